@@ -1,0 +1,169 @@
+"""VIRTUAL: variational federated multi-task learning (Corinzia, Beuret, Buhmann), Algorithm 1.
+
+    posterior  s(θ)      the server's belief, = Π_i factor_i
+    factor     s_i(θ)    client i's contribution to it; a ratio, so it may be improper
+    private    c_i(φ_i)  client i's belief about its own weights, with the gates that let them in
+    delta      Δ_i       what travels up
+
+A round is client_update → aggregate → server_update → commit. `aggregate` turns the clients' deltas into the one
+delta that the server sees.
+"""
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from virtual_tf import gaussian, local, models, streams
+from virtual_tf.clients import aggregate, all_finite, for_each_client, keep_accepted, over_clients
+from virtual_tf.coordinates import COORDINATES
+from virtual_tf.free_energy import cavity, cavity_prior, expected_loss, kl_gradient, regulariser
+from virtual_tf.gaussian import Moments, NaturalGaussian, from_moments, normals, power, product, ratio
+from virtual_tf.types import Algorithm, Training
+
+
+class Private(NamedTuple):
+    """c_i as Moments by weight name, and the gates by layer; both empty without a private path."""
+    weights: dict
+    gates: dict
+
+
+class ClientState(NamedTuple):
+    """What a client keeps between its visits; leaves [C, …]."""
+    factor: dict
+    private: Private
+    deployed: dict     # Moments of the q that MT tests
+
+
+class Proposal(NamedTuple):
+    """What a client has found, before it knows what the server makes of its delta."""
+    private: Private
+    deployed: dict
+
+
+def virtual(network, settings):
+    """The method as an Algorithm over `network`; `settings` names the hyperparameters."""
+    shapes = network.shapes()
+    prior = {name: from_moments(tf.zeros([1, *shape]), tf.fill([1, *shape], settings.prior_scale))
+             for name, shape in shapes.items()}
+
+    def init(seed):
+        """Lines 2 and 3: posterior = N(m₀, σ₀²)."""
+        means = models.initial_means(
+            shapes, streams.make_keys(seed, 0), settings.mean_init, settings.mean_init_scale)
+        return {name: from_moments(mean[0], tf.fill(mean.shape[1:], settings.init_scale))
+                for name, mean in means.items()}
+
+    def init_clients(posterior, weight, keys):
+        """Lines 2 and 3: factor_i = posterior^{w_i}; Σ w_i = 1 makes their product the posterior."""
+        beliefs = for_each_client(posterior, len(weight))
+        return ClientState(power(beliefs, weight), _init_private(network, settings, keys),
+                           gaussian.to_moments(beliefs))
+
+    @tf.function(jit_compile=settings.compile == 'xla', autograph=False)
+    def client_update(posterior, clients, cohort):
+        """Lines 6 to 9 for all clients of the cohort at once, and the damping of App. D."""
+        cavity_priors = cavity_prior(prior, cavity(posterior, clients.factor), cohort.weight)
+        target, floored = regulariser(cavity_priors, posterior, settings.min_precision)
+        start = gaussian.to_moments(for_each_client(posterior, cohort.size.shape[0]))
+        trained, private, (loss, accuracy) = minimise_free_energy(
+            network, settings, start, clients.private, target, prior, cohort)
+        q = {name: from_moments(*value) for name, value in trained.items()}
+        # Damping proposes (q / cavity)^γ · factor^{1−γ}; divided by the factor this is (q / posterior)^γ.
+        deltas = power(ratio(q, posterior), settings.damping)
+        deployed = trained if settings.mt_model == 'trained' else gaussian.to_moments(product(posterior, deltas))
+        details = {'kl/shared': gaussian.kl_divergence(normals(trained), gaussian.to_normal(target)),
+                   'kl/private': _private_kl(private, prior, loss), 'floored_priors': floored}
+        training = Training(loss, accuracy, all_finite((deltas, private, deployed, loss)), details)
+        return Proposal(private, deployed), deltas, training
+
+    def server_update(posterior, delta):
+        """Line 11: posterior · Δ^{η_s r}; returns the posterior and r."""
+        return apply_delta(posterior, delta, settings.server_lr, settings.min_precision)
+
+    def commit(clients, proposals, deltas, shrink, accepted):
+        """factor_i · Δ_i^{η_s r}: a client keeps what the server has multiplied in, so posterior = Π factor_i.
+
+        factor_bookkeeping=authors keeps the damped proposal instead, whatever the server applied.
+        """
+        if settings.factor_bookkeeping == 'exact':
+            deltas = power(deltas, {name: settings.server_lr * r for name, r in shrink.items()})
+        updated = ClientState(product(clients.factor, deltas), proposals.private, proposals.deployed)
+        return keep_accepted(updated, clients, accepted)
+
+    def server_model(posterior):
+        """The server's network has no private path."""
+        return models.Weights(gaussian.to_normal(for_each_client(posterior, 1)))
+
+    def client_models(clients):
+        return models.Weights(normals(clients.deployed), normals(clients.private.weights), clients.private.gates)
+
+    return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models)
+
+
+def minimise_free_energy(network, settings, start, private, target, prior, cohort):
+    """Line 8: SGD on Eq. 3 from q = start; returns Moments of q, the private state, (loss, accuracy) [C]."""
+    coordinates = COORDINATES[settings.parameterisation]
+    kl_weight = settings.kl_weight / tf.cast(cohort.size, tf.nest.flatten(start)[0].dtype)
+
+    def decode(beliefs):
+        return {name: coordinates.decode(value) for name, value in beliefs.items()}
+
+    def gradient(parameters, x, y, mask, step):
+        shared, own = decode(parameters['shared']), decode(parameters['private'])
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch((shared, own, parameters['gates']))
+            weights = models.Weights(normals(shared), normals(own), parameters['gates'])
+            loss, sums = expected_loss(
+                network, weights, settings.private, x, y, mask, streams.fold_in(cohort.keys, step))
+        gradients = dict(zip(('shared', 'private', 'gates'), tape.gradient(loss, (shared, own, parameters['gates']))))
+        for group, beliefs, targets in (('shared', shared, target), ('private', own, prior)):
+            gradients[group] = {
+                name: coordinates.pull_back(parameters[group][name], _add_kl(
+                    gradients[group][name], kl_gradient(beliefs[name], targets[name]), kl_weight))
+                for name in beliefs}
+        return gradients, sums
+
+    def project(parameters):
+        clamped = {group: {name: coordinates.clamp(value, settings.min_scale, settings.max_scale)
+                           for name, value in parameters[group].items()} for group in ('shared', 'private')}
+        return clamped | {'gates': tf.nest.map_structure(tf.nn.relu, parameters['gates'])}
+
+    encoded = {group: {name: coordinates.encode(value) for name, value in beliefs.items()}
+               for group, beliefs in (('shared', start), ('private', private.weights))}
+    trained, fit = local.sgd(gradient, project, encoded | {'gates': private.gates}, cohort, settings.client_lr)
+    return decode(trained['shared']), Private(decode(trained['private']), trained['gates']), fit
+
+
+def apply_delta(posterior, delta, server_lr, min_precision):
+    """posterior · Δ^{η_s r}, with the largest r ≤ 1 that keeps every precision at min_precision or above.
+
+    The clients of a round answer each as if alone, so the sum of their deltas can push a precision below zero. χ is
+    shrunk by the same r, weight by weight; contributing clients scale their own deltas by it too.
+    """
+    updated, shrink = {}, {}
+    for name, (chi, xi) in posterior.items():
+        change = server_lr * delta[name].xi
+        falls = xi + change < min_precision
+        shrink[name] = r = tf.where(falls, (xi - min_precision) / tf.where(falls, -change, 1.0), 1.0)
+        updated[name] = NaturalGaussian(
+            chi + server_lr * r * delta[name].chi, tf.maximum(xi + r * change, min_precision))
+    return updated, shrink
+
+
+def _add_kl(gradient, kl, kl_weight):
+    return Moments(*(g + over_clients(kl_weight, g) * k for g, k in zip(gradient, kl)))
+
+
+def _init_private(network, settings, keys):
+    """c_i⁽⁰⁾ and the gates of clients with these random keys."""
+    if settings.private == 'none':
+        return Private({}, {})
+    means = models.initial_means(network.shapes(), keys, settings.private_mean_init, settings.private_mean_scale)
+    weights = {name: Moments(mean, tf.fill(mean.shape, settings.private_scale)) for name, mean in means.items()}
+    return Private(weights, models.initial_gates(network, len(keys), settings.gate_init))
+
+
+def _private_kl(private, prior, like):
+    if not private.weights:
+        return tf.zeros_like(like)
+    return gaussian.kl_divergence(normals(private.weights), gaussian.to_normal(prior))
+

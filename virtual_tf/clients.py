@@ -1,0 +1,34 @@
+"""What is done along the leading axis of clients, whatever the algorithm."""
+import tensorflow as tf
+
+
+def for_each_client(structure, clients):
+    """The same values for every client: […] → [C, …]"""
+    return tf.nest.map_structure(lambda value: tf.broadcast_to(value, [clients, *value.shape]), structure)
+
+
+def over_clients(value, like):
+    """A scalar as it is, a vector [C] as [C, 1, …, 1], in the type of `like`."""
+    value = tf.cast(value, like.dtype)
+    return value if value.shape.rank == 0 else tf.reshape(value, [-1] + [1] * (like.shape.rank - 1))
+
+
+def aggregate(deltas, accepted):
+    """Algorithm 1, line 10: the product of the accepted clients' deltas, which is the sum of their parameters."""
+    return tf.nest.map_structure(lambda value: tf.reduce_sum(_where_accepted(accepted, value, 0.0), axis=0), deltas)
+
+
+def keep_accepted(updated, previous, accepted):
+    """The updated states, with the previous one for a client that was dropped."""
+    return tf.nest.map_structure(lambda new, old: _where_accepted(accepted, new, old), updated, previous)
+
+
+def all_finite(structure):
+    """[C], True where every number of a client is finite."""
+    checks = [tf.reduce_all(tf.math.is_finite(value), axis=list(range(1, value.shape.rank)))
+              for value in tf.nest.flatten(structure)]
+    return tf.reduce_all(tf.stack(checks), axis=0)
+
+
+def _where_accepted(accepted, new, old):
+    return tf.where(tf.reshape(accepted, [-1] + [1] * (new.shape.rank - 1)), new, old)

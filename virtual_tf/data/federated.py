@@ -1,0 +1,110 @@
+"""The one data type: clients with training and test examples, ragged, on the host; and cohorts of them for a round."""
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from virtual_tf import local, streams
+from virtual_tf.types import Cohort, VirtualTfError
+
+# Purposes of random streams; the server's initial weights use 0.
+SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION = range(1, 7)
+
+
+class DataError(VirtualTfError):
+    """Data that is missing or malformed."""
+
+
+class Split(NamedTuple):
+    """Examples of all clients, one client after the other; client i has rows offsets[i] to offsets[i + 1]."""
+    x: np.ndarray
+    y: np.ndarray        # integers; negative is no target (padding of a sequence)
+    offsets: np.ndarray  # [K + 1]
+
+    @classmethod
+    def of(cls, pairs):
+        """From a list of (x, y), one a client."""
+        xs, ys = zip(*pairs)
+        return cls(np.concatenate(xs), np.concatenate(ys), np.cumsum([0, *map(len, ys)]))
+
+    def client(self, i):
+        rows = slice(self.offsets[i], self.offsets[i + 1])
+        return self.x[rows], self.y[rows]
+
+    def sizes(self):
+        """Number of examples of each client [K]."""
+        return np.diff(self.offsets)
+
+    def targets(self):
+        """Number of real targets of each client [K]: examples, or characters of its sequences."""
+        real = (self.y >= 0).reshape(len(self.y), -1).sum(axis=1)
+        return np.add.reduceat(np.append(real, 0), self.offsets[:-1]) * (self.sizes() > 0)
+
+    def padded(self, ids, length):
+        """x, y of these clients at one length: [C, N, …]; y is -1 beyond a client's own."""
+        x = np.zeros([len(ids), length, *self.x.shape[1:]], self.x.dtype)
+        y = np.full([len(ids), length, *self.y.shape[1:]], -1, self.y.dtype)
+        for row, i in enumerate(ids):
+            own_x, own_y = self.client(i)
+            x[row, :len(own_x)], y[row, :len(own_y)] = own_x, own_y
+        return x, y
+
+
+@dataclasses.dataclass(frozen=True)
+class FederatedDataset:
+    name: str
+    clients: tuple          # a name for each client
+    train: Split
+    test: Split
+    num_classes: int
+    validation: Split | None = None
+    caveat: str = ''        # what a reader of results on this data has to know
+
+    @property
+    def input_shape(self):
+        return self.train.x.shape[1:]
+
+    def prior_weights(self, weighting):
+        """Exponents w_i [K] with Σ w_i = 1: 1/K, or N_i/N."""
+        sizes = self.train.targets() if weighting == 'size' else np.ones(len(self.clients))
+        return (sizes / sizes.sum()).astype(np.float32)
+
+    def hold_out(self, fraction, seed):
+        """Moves that share of each client's training examples to the validation split, at least one of two."""
+        if not fraction:
+            return self
+        kept, held = [], []
+        for i, size in enumerate(self.train.sizes()):
+            order = streams.make_generator(seed, SPLIT, i).permutation(size)
+            count = min(max(1, round(fraction * size)), size - 1)
+            x, y = self.train.client(i)
+            held.append((x[order[:count]], y[order[:count]]))
+            kept.append((x[order[count:]], y[order[count:]]))
+        return dataclasses.replace(self, train=Split.of(kept), validation=Split.of(held))
+
+    def cohort(self, ids, round_number, settings):
+        """What the selected clients train on in a round, in shapes that are the same for every cohort."""
+        sizes = self.train.sizes()
+        length = int(sizes.max())
+        steps = local.steps_per_round(length, settings.epochs, settings.batch_size)
+        x, y = self.train.padded(ids, length)
+        batches = np.stack([
+            local.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
+                               streams.make_generator(settings.seed, SHUFFLE, round_number, i)) for i in ids])
+        weights = self.prior_weights(settings.prior_weighting)
+        return Cohort(x, y, self.train.targets()[ids].astype(np.int32), weights[ids], batches,
+                      streams.make_keys(settings.seed, NOISE, round_number, ids=ids))
+
+
+def split_in_two(x, y, fraction, generator):
+    """A seeded split ((x, y), (x, y)) with `fraction` of each class in the second part, as far as it divides."""
+    second = np.zeros(len(y), bool)
+    carried = 0.0
+    for label in np.unique(y):
+        rows = generator.permutation(np.flatnonzero(y == label))
+        # Rounding errors are carried from class to class, so the whole is split in the right proportion too.
+        carried += fraction * len(rows)
+        count = round(carried)
+        carried -= count
+        second[rows[:count]] = True
+    return (x[~second], y[~second]), (x[second], y[second])

@@ -1,0 +1,118 @@
+"""What happens beside the rounds: JSON lines, TensorBoard, the progress bar. A hook is told of every round."""
+import dataclasses
+import json
+import math
+
+import tensorflow as tf
+from tensorboard.plugins.hparams import api as hparams
+from tqdm import tqdm
+
+from virtual_tf import gaussian, layers
+
+_SHOWN = {'S': 'server/accuracy', 'MT': 'mt/accuracy', 'loss': 'train/loss'}
+
+
+class Hook:
+    """Does nothing; a hook overrides what it needs."""
+
+    def on_round(self, metrics, simulation, state):
+        """After each round, with the state as it then is."""
+
+    def on_end(self, summary):
+        """After the last round."""
+
+    def close(self):
+        """Always, also after an error."""
+
+
+class JsonLines(Hook):
+    """metrics.jsonl: one object a round."""
+
+    def __init__(self, path):
+        self._file = open(path, 'w', encoding='utf-8')
+
+    def on_round(self, metrics, simulation, state):
+        print(to_json(metrics), file=self._file, flush=True)
+
+    def close(self):
+        self._file.close()
+
+
+class ProgressBar(Hook):
+    """Rounds done, time left, and the metrics that matter, in percent."""
+
+    def __init__(self, label, rounds):
+        self._bar = tqdm(total=rounds, desc=label, unit='round', dynamic_ncols=True)
+
+    def on_round(self, metrics, simulation, state):
+        shown = {name: f'{100 * metrics[key]:.1f}' if key.endswith('accuracy') else f'{metrics[key]:.3f}'
+                 for name, key in _SHOWN.items()}
+        self._bar.set_postfix(shown, refresh=False)
+        self._bar.update()
+
+    def close(self):
+        self._bar.close()
+
+
+class TensorBoard(Hook):
+    """The scalars of metrics.jsonl, histograms of server and clients, and the HParams dashboard."""
+
+    def __init__(self, folder, settings):
+        self._writer = tf.summary.create_file_writer(str(folder))
+        self._settings = settings
+        with self._writer.as_default():
+            hparams.hparams_config(
+                hparams=[hparams.HParam(name) for name in _hparams(settings)],
+                metrics=[hparams.Metric(f'{protocol}/{model}/{metric}') for protocol in ('max', 'final')
+                         for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')])
+            hparams.hparams(_hparams(settings))
+
+    def on_round(self, metrics, simulation, state):
+        every, number = self._settings.histogram_every, metrics['round']
+        with self._writer.as_default(step=number):
+            for key, value in metrics.items():
+                if key != 'round':
+                    tf.summary.scalar(key, value)
+            if every and number % every == 0:
+                ids = simulation.cohort_ids(number)
+                models = {'server': simulation.algorithm.server_model(state.server),
+                          'clients': simulation.algorithm.client_models(state.clients.read(ids))}
+                for owner, weights in models.items():
+                    for path in ('shared', 'private'):
+                        for name, weight in getattr(weights, path).items():
+                            _histograms(f'{owner}_{path}/{name}', weight)
+
+    def on_end(self, summary):
+        with self._writer.as_default(step=summary['rounds']):
+            for protocol in ('max', 'final'):
+                for key, value in summary[protocol].items():
+                    tf.summary.scalar(f'{protocol}/{key}', value)
+
+    def close(self):
+        self._writer.close()
+
+
+def to_json(value):
+    """One line of strict JSON; numbers that are not finite become null."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _hparams(settings):
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
+
+
+def _histograms(name, weight):
+    if not layers.is_gaussian(weight):
+        tf.summary.histogram(f'{name}/weight', weight)
+        return
+    tf.summary.histogram(f'{name}/mean', weight.loc)
+    tf.summary.histogram(f'{name}/log10_precision', -2.0 * tf.math.log(weight.scale) / math.log(10.0))
+    # An exact zero mean has no logarithm; it stands at the left end.
+    snr = tf.maximum(gaussian.signal_to_noise(weight), 1e-10)
+    tf.summary.histogram(f'{name}/log10_snr', tf.math.log(snr) / math.log(10.0))

@@ -1,0 +1,114 @@
+"""Networks as tuples of layers, the private path beside the shared one, and their initial weights.
+
+A model is a function (input_shape, num_classes, options) → tuple of layers. `register` makes it a value of --model;
+Bayesian or deterministic, with or without a private path, under any algorithm, is then the library's business.
+
+Each layer l of a client's network has a shared and a private path, joined by a gate g ≥ 0 per unit:
+
+    u_l = act(φ_l · u_{l−1}),               u_0 = x
+    h_l = act(θ_l · h_{l−1} + g_l ⊙ u_l),   h_0 = x
+
+The server's network is the same with g = 0: no private path.
+"""
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from virtual_tf import layers
+from virtual_tf.streams import Stream
+
+MODELS = {}
+
+
+class Weights(NamedTuple):
+    """Weights of a network by name: tensors or tfd.Normals [C, …]; gates are tensors [C, U]."""
+    shared: dict
+    private: dict = {}   # noqa: RUF012  (never changed in place)
+    gates: dict = {}     # noqa: RUF012
+
+
+class Network(NamedTuple):
+    """Named layers for inputs of one shape."""
+    layers: tuple        # of (name, layer)
+    input_shape: tuple
+
+    def shapes(self):
+        """Shape of every weight: {'dense_1/kernel': (784, 100), …}"""
+        return {f'{name}/{weight}': shape
+                for name, layer, input_shape in self._walk()
+                for weight, shape in layer.weight_shapes(input_shape).items()}
+
+    def gate_shapes(self):
+        """One gate for each unit of each layer that has weights: {'dense_1': (100,), …}"""
+        return {name: layer.output_shape(input_shape)[-1:]
+                for name, layer, input_shape in self._walk() if layer.weight_shapes(input_shape)}
+
+    def _walk(self):
+        shape = self.input_shape
+        for name, layer in self.layers:
+            yield name, layer, shape
+            shape = layer.output_shape(shape)
+
+
+def register(name):
+    """Decorator: the function below it becomes --model=name."""
+    def add(function):
+        MODELS[name] = function
+        return function
+    return add
+
+
+def build(name, input_shape, num_classes, **options):
+    """The Network of a registered model."""
+    counts, named = {}, []
+    for layer in MODELS[name](tuple(input_shape), num_classes, **options):
+        kind = type(layer).__name__.lower()
+        counts[kind] = counts.get(kind, 0) + 1
+        named.append((f'{kind}_{counts[kind]}', layer))
+    return Network(tuple(named), tuple(input_shape))
+
+
+@register('mlp')
+def mlp(input_shape, num_classes, hidden=(100, 100), **options):
+    """The paper's perceptron: two hidden layers of 100 ReLU units, softmax at the output."""
+    return (layers.Flatten(), *(layers.Dense(units, tf.nn.relu, **options) for units in hidden),
+            layers.Dense(num_classes, **options))
+
+
+def logits(network, weights, x, stream=None):
+    """[C, B, …, classes]; with a private path when the weights have one."""
+    shared = private = x
+    for name, layer in network.layers:
+        lateral = 0.0
+        if weights.private:
+            private = layer.activation(layer.linear(_of_layer(weights.private, name), private, stream))
+        shared = layer.linear(_of_layer(weights.shared, name), shared, stream)
+        if name in weights.gates:
+            lateral = layers.over_units(weights.gates[name], private) * private
+        shared = layer.activation(shared + lateral)
+    return shared
+
+
+def _of_layer(weights, name):
+    return {key.split('/')[1]: value for key, value in weights.items() if key.startswith(name + '/')}
+
+
+def initial_means(shapes, keys, mean_init, mean_scale, dtype=tf.float32):
+    """Means of all weights for each key [C, …]: Glorot's or N(0, mean_scale²); biases start at 0."""
+    stream = Stream(keys, dtype)
+    means = {}
+    for name, shape in shapes.items():
+        if name.endswith('/bias'):
+            means[name] = tf.zeros([len(keys), *shape], dtype)
+        else:
+            # Glorot and Bengio 2010: variance 2 / (fan_in + fan_out).
+            receptive = int(np.prod(shape[:-2]))
+            scale = mean_scale if mean_init == 'normal' else np.sqrt(2.0 / (receptive * (shape[-2] + shape[-1])))
+            means[name] = scale * stream.normal(shape)
+    return means
+
+
+def initial_gates(network, clients, value):
+    """Gates of all layers at one positive value: {layer: [C, U]}"""
+    return {name: tf.fill([clients, *shape], value) for name, shape in network.gate_shapes().items()}

@@ -1,0 +1,74 @@
+"""Counter-based random streams, one per client.
+
+Every client draws from a stream of its own, so its numbers depend neither on the clients that it happens to be
+stacked with nor on whether XLA compiles the loop. TensorFlow's stateless sampling takes one seed a call and draws
+other normals under XLA than in a graph; Threefry-2x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011) is elementwise integer arithmetic, so it vectorises over keys and fuses into its consumer.
+
+A key is a pair of uint32 words; keys: [C, 2].
+"""
+import numpy as np
+import tensorflow as tf
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_MANTISSA_BITS = 23
+
+
+def make_keys(*entropy, ids=(0,)):
+    """uint32 [C, 2], a key for each id, all different for different non-negative integers of `entropy`."""
+    words = [np.random.SeedSequence([*entropy, int(i)]).generate_state(2) for i in ids]
+    return np.asarray(words, np.uint32).reshape(-1, 2)
+
+
+def make_generator(*entropy):
+    """A NumPy generator for what is drawn on the host: selections, splits and shuffles."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+
+
+def threefry2x32(key, counter):
+    """The 20-round block cipher; key and counter are pairs of uint32 tensors that broadcast."""
+    def word(value):
+        return tf.constant(value, tf.uint32)
+
+    def rotate(x, bits):
+        return tf.bitwise.bitwise_or(tf.bitwise.left_shift(x, word(bits)), tf.bitwise.right_shift(x, word(32 - bits)))
+
+    first, second = key
+    schedule = (first, second, tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(first, second), word(_PARITY)))
+    x, y = counter[0] + first, counter[1] + second
+    for block in range(5):
+        for bits in _ROTATIONS[block % 2]:
+            x = x + y
+            y = tf.bitwise.bitwise_xor(rotate(y, bits), x)
+        x = x + schedule[(block + 1) % 3]
+        y = y + schedule[(block + 2) % 3] + word(block + 1)
+    return x, y
+
+
+def fold_in(keys, data):
+    """New keys [C, 2], one for each value of the integer `data`."""
+    data = tf.cast(data, tf.uint32)
+    return tf.stack(threefry2x32((keys[:, 0], keys[:, 1]), (tf.zeros_like(data), data)), axis=1)
+
+
+class Stream:
+    """Standard normals for each client in turn; a draw continues where the one before it ended."""
+
+    def __init__(self, keys, dtype=tf.float32):
+        self._keys = tf.convert_to_tensor(keys, tf.uint32)
+        self._dtype = dtype
+        self._drawn = 0
+
+    def normal(self, shape):
+        """[C, *shape]"""
+        size = int(np.prod(shape))
+        pairs = (size + 1) // 2
+        position = tf.cast(tf.range(self._drawn, self._drawn + pairs), tf.uint32)[tf.newaxis]
+        self._drawn += pairs
+        key = self._keys[:, :1], self._keys[:, 1:]
+        bits = tf.concat(threefry2x32(key, (position, tf.ones_like(position))), axis=1)[:, :size]
+        # Odd multiples of 2^-23 between -1 and 1: exact in float32, symmetric, and never an end point.
+        mantissa = tf.cast(tf.bitwise.right_shift(bits, tf.constant(32 - _MANTISSA_BITS, tf.uint32)), tf.int32)
+        uniform = tf.cast(2 * mantissa + 1, self._dtype) * 2.0 ** -_MANTISSA_BITS - 1.0
+        return tf.reshape(tf.math.erfinv(uniform) * np.sqrt(2.0), [-1, *shape])
