@@ -3,18 +3,14 @@
     python -m scripts.run --method=virtual,fedavg,fedprox --dataset=watch --rounds=60
 """
 import dataclasses
-import os
 import pathlib
-import sys
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+from absl import flags
 
-from absl import app, flags, logging
-
+from scripts import entry
 from virtual_tf import data, experiments, plots
 from virtual_tf.algorithms import ALGORITHMS
 from virtual_tf.settings import Settings, make_settings
-from virtual_tf.types import VirtualTfError
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
 _LISTS = ('method', 'private')
@@ -80,16 +76,6 @@ def main(_):
     print(f'\nlearning curves: {picture}\nlook inside:     tensorboard --logdir {root}')
 
 
-def run():
-    """Entry point: what a user can put right becomes one sentence and exit code 2."""
-    define_flags()
-    logging.use_absl_handler()
-    try:
-        app.run(main)
-    except VirtualTfError as error:
-        print(f'error: {error}', file=sys.stderr)
-        sys.exit(2)
-
-
 if __name__ == '__main__':
-    run()
+    define_flags()
+    entry.run(main)

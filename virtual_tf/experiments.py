@@ -17,7 +17,8 @@ _PACKAGES = ('tensorflow', 'tensorflow-probability', 'tf-keras', 'numpy')
 
 def check_names(settings):
     """Refuses names that nothing stands behind, with the list of those that something does."""
-    for name, known in (('method', ALGORITHMS), ('model', models.MODELS), ('dataset', data.LOADERS)):
+    data.loader(settings.dataset)
+    for name, known in (('method', ALGORITHMS), ('model', models.MODELS)):
         value = getattr(settings, name)
         if value not in known:
             raise VirtualTfError(f'{name} {value!r} is unknown; known are {", ".join(sorted(known))}')
@@ -46,7 +47,7 @@ def run(settings, dataset, folder, progress=True):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _remove_previous(folder)
-    _write_json(folder / 'config.json', describe(settings, dataset))
+    write_json(folder / 'config.json', describe(settings, dataset))
     watchers = [hooks.JsonLines(folder / 'metrics.jsonl'), hooks.TensorBoard(folder, settings)]
     if progress:
         watchers.append(hooks.ProgressBar(settings.variant(), settings.rounds))
@@ -63,7 +64,7 @@ def run(settings, dataset, folder, progress=True):
     finally:
         for hook in watchers:
             hook.close()
-    _write_json(folder / 'summary.json', summary)
+    write_json(folder / 'summary.json', summary)
     plots.learning_curves({settings.variant(): history}, folder / 'learning_curves.png', title(settings))
     return summary, history
 
@@ -100,5 +101,6 @@ def _remove_previous(folder):
         path.unlink(missing_ok=True)
 
 
-def _write_json(path, value):
+def write_json(path, value):
+    """Indented, strict JSON."""
     path.write_text(json.dumps(json.loads(hooks.to_json(value)), indent=2) + '\n', encoding='utf-8')

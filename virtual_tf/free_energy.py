@@ -68,8 +68,10 @@ def expected_loss(network, weights, private, x, y, mask, keys):
     network alone, as under `none` and with the same noise; φ_i and the gates see the gated network at the θ that
     there is. The two parts share no gradient, so one backward pass serves both.
     """
+    dtype = next(iter(weights.shared.values())).dtype
+
     def estimate(weights, stream):
-        logits = models.logits(network, weights, x, Stream(streams.fold_in(keys, stream), x.dtype))
+        logits = models.logits(network, weights, x, Stream(streams.fold_in(keys, stream), dtype))
         return negative_log_likelihood(logits, y, mask)
 
     if private != 'residual':

@@ -10,9 +10,9 @@ Each layer l of a client's network has a shared and a private path, joined by a 
 
 The server's network is the same with g = 0: no private path.
 """
+import itertools
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from virtual_tf import layers
@@ -36,15 +36,16 @@ class Network(NamedTuple):
     def shapes(self):
         """Shape of every weight: {'dense_1/kernel': (784, 100), …}"""
         return {f'{name}/{weight}': shape
-                for name, layer, input_shape in self._walk()
+                for name, layer, input_shape in self.walk()
                 for weight, shape in layer.weight_shapes(input_shape).items()}
 
     def gate_shapes(self):
         """One gate for each unit of each layer that has weights: {'dense_1': (100,), …}"""
         return {name: layer.output_shape(input_shape)[-1:]
-                for name, layer, input_shape in self._walk() if layer.weight_shapes(input_shape)}
+                for name, layer, input_shape in self.walk() if layer.weight_shapes(input_shape)}
 
-    def _walk(self):
+    def walk(self):
+        """(name, layer, input shape) from the first to the last."""
         shape = self.input_shape
         for name, layer in self.layers:
             yield name, layer, shape
@@ -72,8 +73,23 @@ def build(name, input_shape, num_classes, **options):
 @register('mlp')
 def mlp(input_shape, num_classes, hidden=(100, 100), **options):
     """The paper's perceptron: two hidden layers of 100 ReLU units, softmax at the output."""
-    return (layers.Flatten(), *(layers.Dense(units, tf.nn.relu, **options) for units in hidden),
+    return (layers.Flatten(), *(layers.Dense(units, activation=tf.nn.relu, **options) for units in hidden),
             layers.Dense(num_classes, **options))
+
+
+@register('conv')
+def conv(input_shape, num_classes, filters=(32, 64), use_bias=False, estimator='local'):
+    """The paper's convolutional network: 5×5 convolutions with max-pooling, then the perceptron."""
+    images = ((layers.Conv2D(count, 5, activation=tf.nn.relu, use_bias=use_bias), layers.MaxPool())
+              for count in filters)
+    return (*itertools.chain(*images), *mlp(input_shape, num_classes, use_bias=use_bias, estimator=estimator))
+
+
+@register('lstm')
+def lstm(input_shape, num_classes, units=(100, 100), use_bias=False, estimator='local'):
+    """The paper's next-character model: 8 dimensions of embedding, two LSTM layers of 100 units, softmax."""
+    return (layers.Embedding(num_classes, 8), *(layers.LSTM(count) for count in units),
+            layers.Dense(num_classes, use_bias=use_bias, estimator=estimator))
 
 
 def logits(network, weights, x, stream=None):
@@ -94,19 +110,12 @@ def _of_layer(weights, name):
     return {key.split('/')[1]: value for key, value in weights.items() if key.startswith(name + '/')}
 
 
-def initial_means(shapes, keys, mean_init, mean_scale, dtype=tf.float32):
-    """Means of all weights for each key [C, …]: Glorot's or N(0, mean_scale²); biases start at 0."""
+def initial_means(network, keys, mean_init, mean_scale, dtype=tf.float32):
+    """Means of all weights for each key: {name: [C, …]}"""
     stream = Stream(keys, dtype)
-    means = {}
-    for name, shape in shapes.items():
-        if name.endswith('/bias'):
-            means[name] = tf.zeros([len(keys), *shape], dtype)
-        else:
-            # Glorot and Bengio 2010: variance 2 / (fan_in + fan_out).
-            receptive = int(np.prod(shape[:-2]))
-            scale = mean_scale if mean_init == 'normal' else np.sqrt(2.0 / (receptive * (shape[-2] + shape[-1])))
-            means[name] = scale * stream.normal(shape)
-    return means
+    return {f'{name}/{weight}': layer.initial_mean(weight, shape, stream.normal, mean_init, mean_scale)
+            for name, layer, input_shape in network.walk()
+            for weight, shape in layer.weight_shapes(input_shape).items()}
 
 
 def initial_gates(network, clients, value):

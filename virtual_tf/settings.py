@@ -18,7 +18,7 @@ def _setting(default, help, choices=None, low=None, high=None, above=None):
 class Settings:
     method: str = _setting('virtual', 'federated method')
     preset: str = _setting('ours', 'defaults for what you do not set', ('ours', 'paper', 'authors'))
-    dataset: str = _setting('watch', 'federated data set')
+    dataset: str = _setting('watch', 'federated data set, or leaf:PATH or npz:PATH for your own')
     model: str = _setting('mlp', 'network')
     rounds: int = _setting(60, 'communication rounds, T', low=1)
     clients_per_round: int = _setting(10, 'clients selected each round, C', low=1)
@@ -58,12 +58,21 @@ class Settings:
         'exact', 'factor that a client keeps: what the server applied, or its damped proposal (the authors\' code)',
         ('exact', 'authors'))
     min_precision: float = _setting(1.0, 'smallest precision m that the posterior may reach', above=0.0)
+    max_precision_drop: float = _setting(
+        0.5, 'largest share of a precision that one round may take away; 1 leaves it to min_precision',
+        above=0.0, high=1.0)
     min_scale: float = _setting(1e-4, 'smallest σ while a client trains', above=0.0)
     max_scale: float = _setting(1.0, 'largest σ while a client trains', above=0.0)
     eval_samples: int = _setting(0, 'weight samples that a prediction averages; 0 uses the means', low=0)
     validation_fraction: float = _setting(
         0.0, 'share of each client\'s training data held out to choose the round', low=0.0, high=0.9)
     histogram_every: int = _setting(20, 'rounds between TensorBoard histograms; 0 for none', low=0)
+    standardize: str = _setting(
+        'none', 'features as published, or standardised by the training data of each client or of all',
+        ('none', 'client', 'global'))
+    max_clients: int = _setting(
+        100, 'femnist, writers: clients drawn by seed; shakespeare: the first ones; 0 for all', low=0)
+    download: bool = _setting(True, 'fetch raw files that are not under data_dir')
     synthetic_alpha: float = _setting(1.0, 'synthetic data: how much the clients\' models differ, α', low=0.0)
     synthetic_beta: float = _setting(1.0, 'synthetic data: how much their inputs differ, β', low=0.0)
     synthetic_iid: bool = _setting(False, 'synthetic data: the IID form')

@@ -31,14 +31,14 @@ def fedavg(network, settings, penalty=None):
 
     def init(seed):
         means = models.initial_means(
-            network.shapes(), streams.make_keys(seed, 0), settings.mean_init, settings.mean_init_scale)
+            network, streams.make_keys(seed, 0), settings.mean_init, settings.mean_init_scale)
         return {name: mean[0] for name, mean in means.items()}
 
     def init_clients(server, weight, keys):
         private, gates = {}, {}
         if settings.private != 'none':
             private = models.initial_means(
-                network.shapes(), keys, settings.private_mean_init, settings.private_mean_scale)
+                network, keys, settings.private_mean_init, settings.private_mean_scale)
             gates = models.initial_gates(network, len(keys), settings.gate_init)
         return ClientState(private, gates, for_each_client(server, len(weight)))
 

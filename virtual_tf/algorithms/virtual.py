@@ -41,14 +41,13 @@ class Proposal(NamedTuple):
 
 def virtual(network, settings):
     """The method as an Algorithm over `network`; `settings` names the hyperparameters."""
-    shapes = network.shapes()
     prior = {name: from_moments(tf.zeros([1, *shape]), tf.fill([1, *shape], settings.prior_scale))
-             for name, shape in shapes.items()}
+             for name, shape in network.shapes().items()}
 
     def init(seed):
         """Lines 2 and 3: posterior = N(m₀, σ₀²)."""
         means = models.initial_means(
-            shapes, streams.make_keys(seed, 0), settings.mean_init, settings.mean_init_scale)
+            network, streams.make_keys(seed, 0), settings.mean_init, settings.mean_init_scale)
         return {name: from_moments(mean[0], tf.fill(mean.shape[1:], settings.init_scale))
                 for name, mean in means.items()}
 
@@ -77,7 +76,7 @@ def virtual(network, settings):
 
     def server_update(posterior, delta):
         """Line 11: posterior · Δ^{η_s r}; returns the posterior and r."""
-        return apply_delta(posterior, delta, settings.server_lr, settings.min_precision)
+        return apply_delta(posterior, delta, settings.server_lr, settings.min_precision, settings.max_precision_drop)
 
     def commit(clients, proposals, deltas, shrink, accepted):
         """factor_i · Δ_i^{η_s r}: a client keeps what the server has multiplied in, so posterior = Π factor_i.
@@ -133,19 +132,21 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
     return decode(trained['shared']), Private(decode(trained['private']), trained['gates']), fit
 
 
-def apply_delta(posterior, delta, server_lr, min_precision):
-    """posterior · Δ^{η_s r}, with the largest r ≤ 1 that keeps every precision at min_precision or above.
+def apply_delta(posterior, delta, server_lr, min_precision, max_precision_drop=1.0):
+    """posterior · Δ^{η_s r}, with the largest r ≤ 1 that keeps every precision at or above its floor; and r.
 
-    The clients of a round answer each as if alone, so the sum of their deltas can push a precision below zero. χ is
-    shrunk by the same r, weight by weight; contributing clients scale their own deltas by it too.
+    The clients of a round answer each as if alone, so the sum of their deltas can push a precision below zero. The
+    floor is min_precision, and no precision loses more than the share max_precision_drop in one round: the new mean
+    is χ/ξ, so a ξ that nearly vanishes throws the mean away. χ is shrunk by the same r, weight by weight;
+    contributing clients scale their own deltas by it too.
     """
     updated, shrink = {}, {}
     for name, (chi, xi) in posterior.items():
         change = server_lr * delta[name].xi
-        falls = xi + change < min_precision
-        shrink[name] = r = tf.where(falls, (xi - min_precision) / tf.where(falls, -change, 1.0), 1.0)
-        updated[name] = NaturalGaussian(
-            chi + server_lr * r * delta[name].chi, tf.maximum(xi + r * change, min_precision))
+        floor = tf.maximum((1.0 - max_precision_drop) * xi, min_precision)
+        falls = xi + change < floor
+        shrink[name] = r = tf.where(falls, (xi - floor) / tf.where(falls, -change, 1.0), 1.0)
+        updated[name] = NaturalGaussian(chi + server_lr * r * delta[name].chi, tf.maximum(xi + r * change, floor))
     return updated, shrink
 
 
@@ -157,7 +158,7 @@ def _init_private(network, settings, keys):
     """c_i⁽⁰⁾ and the gates of clients with these random keys."""
     if settings.private == 'none':
         return Private({}, {})
-    means = models.initial_means(network.shapes(), keys, settings.private_mean_init, settings.private_mean_scale)
+    means = models.initial_means(network, keys, settings.private_mean_init, settings.private_mean_scale)
     weights = {name: Moments(mean, tf.fill(mean.shape, settings.private_scale)) for name, mean in means.items()}
     return Private(weights, models.initial_gates(network, len(keys), settings.gate_init))
 
