@@ -1,9 +1,26 @@
 """Federated data sets, by the names that --dataset takes."""
-from virtual_tf.data import mnist, synthetic, watch
+from virtual_tf.data import femnist, har, mnist, own, shakespeare, synthetic, vsn, watch, writers
+from virtual_tf.data.federated import DataError
 
-LOADERS = {'watch': watch.load, 'synthetic': synthetic.load, 'mnist': mnist.load, 'pmnist': mnist.load}
+LOADERS = {'watch': watch.load, 'synthetic': synthetic.load, 'mnist': mnist.load, 'pmnist': mnist.load,
+           'femnist': femnist.load, 'writers': writers.load, 'vsn': vsn.load, 'har': har.load, 'hapt': har.load,
+           'shakespeare': shakespeare.load}
+# What follows these is a path.
+PREFIXES = {'leaf:': own.load_leaf, 'npz:': own.load_npz}
+
+
+def loader(name):
+    """The function (data_dir, settings) → FederatedDataset of a data set's name."""
+    for prefix, load_own in PREFIXES.items():
+        if name.startswith(prefix) and name != prefix:
+            return load_own
+    if name not in LOADERS:
+        raise DataError(f'dataset {name!r} is unknown; known are {", ".join(sorted(LOADERS))}, and '
+                        f'{", ".join(prefix + "PATH" for prefix in PREFIXES)} for data of your own')
+    return LOADERS[name]
 
 
 def load(data_dir, settings):
     """The FederatedDataset of settings.dataset, with raw files under data_dir."""
-    return LOADERS[settings.dataset](data_dir, settings).hold_out(settings.validation_fraction, settings.seed)
+    dataset = loader(settings.dataset)(data_dir, settings)
+    return dataset.hold_out(settings.validation_fraction, settings.seed).standardise(settings.standardize)

@@ -1,5 +1,7 @@
 """The one data type: clients with training and test examples, ragged, on the host; and cohorts of them for a round."""
 import dataclasses
+import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +10,7 @@ from virtual_tf import local, streams
 from virtual_tf.types import Cohort, VirtualTfError
 
 # Purposes of random streams; the server's initial weights use 0.
-SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION = range(1, 7)
+SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION = range(1, 8)
 
 
 class DataError(VirtualTfError):
@@ -64,9 +66,14 @@ class FederatedDataset:
     def input_shape(self):
         return self.train.x.shape[1:]
 
+    @functools.cached_property
+    def _targets(self):
+        """Of the training data [K]; counting them reads every example, which is too much for every round."""
+        return self.train.targets()
+
     def prior_weights(self, weighting):
         """Exponents w_i [K] with Σ w_i = 1: 1/K, or N_i/N."""
-        sizes = self.train.targets() if weighting == 'size' else np.ones(len(self.clients))
+        sizes = self._targets if weighting == 'size' else np.ones(len(self.clients))
         return (sizes / sizes.sum()).astype(np.float32)
 
     def hold_out(self, fraction, seed):
@@ -75,12 +82,31 @@ class FederatedDataset:
             return self
         kept, held = [], []
         for i, size in enumerate(self.train.sizes()):
-            order = streams.make_generator(seed, SPLIT, i).permutation(size)
+            order = streams.make_generator(seed, VALIDATION, i).permutation(size)
             count = min(max(1, round(fraction * size)), size - 1)
             x, y = self.train.client(i)
             held.append((x[order[:count]], y[order[:count]]))
             kept.append((x[order[count:]], y[order[count:]]))
         return dataclasses.replace(self, train=Split.of(kept), validation=Split.of(held))
+
+    def standardise(self, by):
+        """Features of mean 0 and deviation 1 over the training examples of each client, or of all ('global')."""
+        if by == 'none':
+            return self
+        if not np.issubdtype(self.train.x.dtype, np.floating):
+            raise DataError(f'standardize={by} is for features, and {self.name} has ids; use standardize=none')
+        bounds = self.train.offsets if by == 'client' else self.train.offsets[[0, -1]]
+        moments = [_moments(self.train.x[start:end]) for start, end in itertools.pairwise(bounds)]
+
+        def scaled(split):
+            if split is None:
+                return None
+            parts = [split.client(i)[0] for i in range(len(self.clients))] if by == 'client' else [split.x]
+            x = [((part - mean) / scale).astype(split.x.dtype) for part, (mean, scale) in zip(parts, moments)]
+            return split._replace(x=np.concatenate(x))
+
+        return dataclasses.replace(self, train=scaled(self.train), test=scaled(self.test),
+                                   validation=scaled(self.validation))
 
     def cohort(self, ids, round_number, settings):
         """What the selected clients train on in a round, in shapes that are the same for every cohort."""
@@ -92,19 +118,31 @@ class FederatedDataset:
             local.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
                                streams.make_generator(settings.seed, SHUFFLE, round_number, i)) for i in ids])
         weights = self.prior_weights(settings.prior_weighting)
-        return Cohort(x, y, self.train.targets()[ids].astype(np.int32), weights[ids], batches,
+        return Cohort(x, y, self._targets[ids].astype(np.int32), weights[ids], batches,
                       streams.make_keys(settings.seed, NOISE, round_number, ids=ids))
 
 
+def _moments(x):
+    """Mean and deviation of each feature; a constant one has the deviation 1, as it would be 0 or rounding alone."""
+    mean, scale = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    return mean, np.where(scale > np.finfo(np.float32).eps * np.abs(mean), scale, 1.0)
+
+
 def split_in_two(x, y, fraction, generator):
-    """A seeded split ((x, y), (x, y)) with `fraction` of each class in the second part, as far as it divides."""
+    """A seeded split ((x, y), (x, y)) with `fraction` of each class in the second part, as far as it divides.
+
+    The second part gets at least one of two.
+    """
     second = np.zeros(len(y), bool)
     carried = 0.0
-    for label in np.unique(y):
-        rows = generator.permutation(np.flatnonzero(y == label))
+    strata = y if y.ndim == 1 else np.zeros(len(y))     # a sequence has no one class
+    for label in np.unique(strata):
+        rows = generator.permutation(np.flatnonzero(strata == label))
         # Rounding errors are carried from class to class, so the whole is split in the right proportion too.
         carried += fraction * len(rows)
         count = round(carried)
         carried -= count
         second[rows[:count]] = True
+    if len(y) > 1 and not second.any():
+        second[generator.integers(len(y))] = True
     return (x[~second], y[~second]), (x[second], y[second])

@@ -13,12 +13,14 @@ from virtual_tf.streams import make_generator
 
 CLIENTS = 100
 _URL = 'https://storage.googleapis.com/cvdf-datasets/mnist/'
-# Sizes and checksums are those that tensorflow-datasets publishes for `mnist`.
-FILES = tuple(RemoteFile(name, _URL + name, size, sha256) for name, size, sha256 in (
-    ('train-images-idx3-ubyte.gz', 9912422, '440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609'),
-    ('train-labels-idx1-ubyte.gz', 28881, '3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c'),
-    ('t10k-images-idx3-ubyte.gz', 1648877, '8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6'),
-    ('t10k-labels-idx1-ubyte.gz', 4542, 'f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6')))
+# The checksums are those that tensorflow-datasets publishes for `mnist`.
+FILES = {part: tuple(RemoteFile(name, _URL + name, sha256) for name, sha256 in names) for part, names in (
+    ('train', (
+        ('train-images-idx3-ubyte.gz', '440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609'),
+        ('train-labels-idx1-ubyte.gz', '3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c'))),
+    ('t10k', (
+        ('t10k-images-idx3-ubyte.gz', '8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6'),
+        ('t10k-labels-idx1-ubyte.gz', 'f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6'))))}
 
 _DTYPES = {0x08: '>u1', 0x0C: '>i4'}
 
@@ -40,30 +42,42 @@ def read_idx(path):
     return values.reshape(shape)
 
 
-def read_images(data_dir):
-    """((x, y), (x, y)) of MNIST's training and test digits: images [N, 28, 28, 1] in [0, 1], int32 labels."""
-    arrays = [read_idx(path) for path in fetch(data_dir, 'mnist', FILES)]
-    parts = []
-    for images, labels in (arrays[:2], arrays[2:]):
-        if images.shape[1:] != (28, 28) or labels.shape != images.shape[:1]:
-            raise DataError(f'the MNIST files under {data_dir} have shapes {images.shape} and {labels.shape}; '
-                            'fetch them again')
-        parts.append(((images[..., np.newaxis] / np.float32(255)).astype(np.float32), labels.astype(np.int32)))
-    return parts
+def read_part(data_dir, part, download=True):
+    """Bytes [N, 28, 28] and int32 labels [N] of `train` or `t10k`."""
+    images, labels = (read_idx(path) for path in fetch(data_dir, 'mnist', FILES[part], download))
+    if images.shape[1:] != (28, 28) or labels.shape != images.shape[:1]:
+        raise DataError(f'the {part} files of MNIST under {data_dir} have shapes {images.shape} and {labels.shape}; '
+                        'fetch them again')
+    if labels.max(initial=0) > 9:
+        raise DataError(f'the {part} files of MNIST under {data_dir} have the label {labels.max()}, outside 0 to 9; '
+                        'fetch them again')
+    return images, labels.astype(np.int32)
+
+
+def as_images(pixels):
+    """Bytes [N, 28, 28] as float32 [N, 28, 28, 1] in [0, 1]."""
+    return pixels[..., np.newaxis] / np.float32(255)
 
 
 def load(data_dir, settings):
+    """x: [N, 28, 28, 1] in [0, 1]."""
+    fetch(data_dir, 'mnist', FILES['train'] + FILES['t10k'], settings.download)
     generator = make_generator(settings.seed, SPLIT)
     orders = None
     if settings.dataset == 'pmnist':
         orders = [generator.permutation(28 * 28) for _ in range(CLIENTS)]
     splits = []
-    for x, y in read_images(data_dir):
-        rows = generator.permutation(len(y)).reshape(CLIENTS, -1)
-        pairs = [(x[own], y[own]) for own in rows]
+    for part in FILES:
+        pixels, labels = read_part(data_dir, part)
+        if not len(labels) or len(labels) % CLIENTS:
+            raise DataError(f'the {part} files of MNIST under {data_dir} have {len(labels)} digits, which {CLIENTS} '
+                            'clients cannot share equally; fetch them again')
+        rows = generator.permutation(len(labels)).reshape(CLIENTS, -1)
+        # [K, n, 784] of bytes; they become floats once, at the end.
+        own = pixels.reshape(len(pixels), -1)[rows]
         if orders:
-            pairs = [(own.reshape(len(own), -1)[:, order].reshape(own.shape), labels)
-                     for (own, labels), order in zip(pairs, orders)]
-        splits.append(Split.of(pairs))
+            own = np.stack([images[:, order] for images, order in zip(own, orders)])
+        splits.append(Split(as_images(own.reshape(-1, 28, 28)), labels[rows.ravel()],
+                            np.arange(CLIENTS + 1) * rows.shape[1]))
     names = tuple(f'{settings.dataset} {i}' for i in range(CLIENTS))
     return FederatedDataset(settings.dataset, names, *splits, 10)

@@ -1,0 +1,90 @@
+"""What data of a user's own has to be, and which clients have too little of it."""
+import numpy as np
+
+from virtual_tf.data.federated import DataError
+
+_NAMED = 20   # clients that one message lists
+
+
+def check_examples(source, x, y, client, names, is_test, num_classes):
+    """x as images [N, H, W, C] in [0, 1], features [N, D] or ids [N, L]; y as int32; the number of classes."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if x.ndim < 2 or y.ndim not in (1, 2) or x.dtype.kind not in 'biuf' or y.dtype.kind not in 'biuf':
+        raise DataError(f'{source} has x of shape {x.shape} and {x.dtype}, y of shape {y.shape} and {y.dtype}; give '
+                        'numbers, x: [N, …] and y: [N], or [N, L] for sequences of ids')
+
+    def refuse(rows, what):
+        if rows.any():
+            row = np.flatnonzero(rows)[0]
+            raise DataError(f'{source}: client {str(names[client[row]])!r} has {what(row)}; correct it, or leave the '
+                            'client out')
+
+    def each(flags):
+        return flags.reshape(len(flags), -1).any(axis=1)
+
+    refuse(each(~np.isfinite(x)), lambda row: 'an x that is not a finite number')
+    refuse(each(~np.isfinite(y) | (y != np.rint(y))), lambda row: 'a label that is not an integer')
+    y = y.astype(np.int32)
+    if y.ndim == 1 and set(np.unique(y)) == {-1, 1}:
+        y = (y + 1) // 2
+    x = _sequences(source, x, y) if y.ndim == 2 else _images_or_features(x)
+    lowest = 1 - y.ndim   # in sequences, -1 is no target
+    refuse(each(y < lowest), lambda row: f'the label {y[row].min()}, below {lowest}')
+    known = slice(None) if is_test is None else ~is_test
+    if num_classes is None:
+        # A class that no client trains on cannot be meant.
+        num_classes = 1 + int(max(y[known].max(initial=0), x[known].max(initial=0) if y.ndim == 2 else 0))
+    refuse(each(y >= num_classes), lambda row: f'the label {y[row].max()}, outside 0 to {num_classes - 1} of the '
+           'training data')
+    if y.ndim == 2:
+        refuse(each(x >= num_classes), lambda row: f'the id {x[row].max()}, outside 0 to {num_classes - 1} of the '
+               'training data')
+    return x, y, num_classes
+
+
+def skip_small(source, table):
+    """The table without the clients that have too little, which its notes name."""
+    count = len(table.names)
+    is_test = np.zeros(len(table.y), bool) if table.is_test is None else table.is_test
+    trained, tested = (np.bincount(table.client[is_test == part], minlength=count) for part in (False, True))
+    reasons = (('no training data', trained == 0),
+               ('no test data', (tested == 0) & (table.is_test is not None)),
+               ('one example to train on', trained == 1),
+               ('one class to train on', _classes(table, ~is_test) < 2))
+    kept, notes = np.ones(count, bool), []
+    for reason, applies in reasons:
+        left = np.flatnonzero(kept & applies)
+        kept[left] = False
+        if len(left):
+            named = ', '.join(repr(table.names[i]) for i in left[:_NAMED])
+            more = f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''
+            notes.append(f'skipped {len(left)} of {count} clients with {reason}: {named}{more}')
+    if not kept.any():
+        raise DataError(f'{source} has no client that can be used ({"; ".join(notes)}); give each at least two classes '
+                        'to train on and something to test')
+    rows = kept[table.client]
+    names = tuple(name for name, keep in zip(table.names, kept) if keep)
+    caveat = f'{count - len(names)} of {count} clients skipped' if len(names) < count else ''
+    return table._replace(
+        x=table.x[rows], y=table.y[rows], client=(np.cumsum(kept) - 1)[table.client[rows]], names=names,
+        is_test=None if table.is_test is None else table.is_test[rows], caveat=caveat, notes=tuple(notes))
+
+
+def _sequences(source, x, y):
+    if x.shape != y.shape or (x != np.rint(x)).any() or x.min() < 0:
+        raise DataError(f'{source} has y of shape {y.shape}, so x must be ids from 0 of the same shape, got {x.shape} '
+                        f'from {x.min()}')
+    return x.astype(np.int32)
+
+
+def _images_or_features(x):
+    scaled = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
+    return scaled[..., np.newaxis] if x.ndim == 3 else scaled
+
+
+def _classes(table, rows):
+    """Number of different targets of each client [K] among these rows."""
+    y = table.y[rows].reshape(rows.sum(), -1)
+    pairs = (table.client[rows][:, np.newaxis] * table.num_classes + y)[y >= 0]
+    return np.bincount(np.unique(pairs) // table.num_classes, minlength=len(table.names))

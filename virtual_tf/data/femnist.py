@@ -1,0 +1,51 @@
+"""`femnist`: the digits of EMNIST by writer, as TensorFlow Federated publishes them (Caldas et al. 2018).
+
+Training and test digits of each writer come with the distribution: HDF5 files with /examples/<writer>/pixels and
+label. 1 is the background, ink goes towards 0.
+"""
+import numpy as np
+
+from virtual_tf.data import hdf5, prepared
+from virtual_tf.data.download import RemoteFile, fetch_unpacked
+from virtual_tf.data.federated import SPLIT, DataError
+from virtual_tf.data.tables import Table, choose, federate
+from virtual_tf.streams import make_generator
+
+NAMES = ('fed_emnist_digitsonly_train.h5', 'fed_emnist_digitsonly_test.h5')
+ARCHIVE = RemoteFile('fed_emnist_digitsonly.tar.bz2',
+                     'https://storage.googleapis.com/tff-datasets-public/fed_emnist_digitsonly.tar.bz2',
+                     '55333deb8546765427c385710ca5e7301e16f4ed8b60c1dc5ae224b42bd5b14b')
+
+
+def load(data_dir, settings):
+    """x: [N, 28, 28, 1] in [0, 1]; max_clients writers by seed."""
+    paths = fetch_unpacked(data_dir, 'femnist', NAMES, ARCHIVE, settings.download)
+    table = prepared.load(data_dir, 'femnist', paths, lambda: read(paths, settings),
+                          max_clients=settings.max_clients, seed=settings.seed)
+    return federate('femnist', table, settings.seed)
+
+
+def read(paths, settings):
+    """The Table of the writers that the seed chooses."""
+    with hdf5.open_examples(paths[0]) as train, hdf5.open_examples(paths[1]) as test:
+        writers = hdf5.common_clients(train, test, paths)
+        writers = [writers[i] for i in choose(len(writers), settings.max_clients, make_generator(settings.seed, SPLIT))]
+        parts = [[_digits(group[writer], writer, path) for writer in writers]
+                 for group, path in zip((train, test), paths)]
+    x, y = (np.concatenate([pair[i] for part in parts for pair in part]) for i in range(2))
+    sizes = [[len(labels) for _, labels in part] for part in parts]
+    client = np.concatenate([np.repeat(np.arange(len(writers)), part) for part in sizes])
+    is_test = np.repeat([False, True], [sum(part) for part in sizes])
+    return Table(x[..., np.newaxis], y, client, tuple(f'writer {writer}' for writer in writers), 10, is_test)
+
+
+def _digits(group, writer, path):
+    """pixels [n, 28, 28], labels [n] of one writer in one file."""
+    pixels, label = (hdf5.values(group, key, writer, path) for key in ('pixels', 'label'))
+    if pixels.shape[1:] != (28, 28) or label.shape != pixels.shape[:1] or not len(label):
+        raise DataError(f'{path} has pixels {pixels.shape} and labels {label.shape} for writer {writer}; fetch '
+                        f'{ARCHIVE.url} again')
+    if label.min() < 0 or label.max() > 9 or not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise DataError(f'{path} has labels outside 0 to 9 or pixels outside [0, 1] for writer {writer}; fetch '
+                        f'{ARCHIVE.url} again')
+    return pixels.astype(np.float32), label.astype(np.int32)

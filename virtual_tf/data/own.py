@@ -1,0 +1,147 @@
+"""`leaf:PATH` and `npz:PATH`: data of your own; docs/data.md has the formats.
+
+What is wrong (a number that is not finite, a label out of range, a user without data) is refused, because leaving it
+out would hide a fault. A client with too little to train and test a model of its own is skipped, by name.
+"""
+import gzip
+import json
+import pathlib
+import zipfile
+import zlib
+
+import numpy as np
+
+from virtual_tf.data import prepared, shakespeare
+from virtual_tf.data.checks import check_examples, skip_small
+from virtual_tf.data.federated import DataError
+from virtual_tf.data.tables import Table, federate
+
+_SUFFIXES = ('.json', '.json.gz')
+
+
+def load_leaf(data_dir, settings):
+    """A folder in LEAF's json format, with train/ and test/ or to be split."""
+    path = _path(settings.dataset)
+    return _load(data_dir, settings, path, leaf_files(path), read_leaf)
+
+
+def load_npz(data_dir, settings):
+    """A NumPy archive with x, y and client, and test when it is split."""
+    path = _path(settings.dataset)
+    return _load(data_dir, settings, path, [path], read_npz)
+
+
+def leaf_files(folder):
+    """The json files of a LEAF folder, those of train/ first."""
+    folder = pathlib.Path(folder)
+    return [path for part in ('train', 'test', '.') for path in sorted((folder / part).glob('*'))
+            if path.is_file() and path.name.endswith(_SUFFIXES)]
+
+
+def read_leaf(folder):
+    """The Table of a LEAF folder."""
+    folder = pathlib.Path(folder)
+    files = leaf_files(folder)
+    if not files:
+        raise DataError(f'{folder} has no .json files, nor have its train/ and test/; name a folder in LEAF\'s format')
+    has_test = any(path.parent == folder / 'test' for path in files)
+    if has_test and not any(path.parent == folder / 'train' for path in files):
+        raise DataError(f'{folder} has test/ but no train/; add it, or name the folder test/ to have it split')
+    names, columns = {}, []
+    for path in files:
+        for user, x, y in _users(path):
+            position = names.setdefault(user, len(names))
+            if len(y):
+                x, y = _examples(x, y, user, path, columns[0][0].shape[1:] if columns else None)
+                columns.append((x, y, np.full(len(y), position), np.full(len(y), path.parent == folder / 'test')))
+    if not columns:
+        raise DataError(f'{folder} has no examples at all; name a folder with data')
+    x, y, client, is_test = map(np.concatenate, zip(*columns))
+    return _table(folder, x, y, client, list(names), is_test if has_test else None)
+
+
+def read_npz(path):
+    """The Table of an archive."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            values = {key: file[key] for key in ('x', 'y', 'client', 'test', 'num_classes') if key in file.files}
+    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f'{path} is not a NumPy archive of plain arrays ({error}); write it with np.savez, names as '
+                        'strings and not as objects') from error
+    missing = [key for key in ('x', 'y', 'client') if key not in values]
+    if missing:
+        raise DataError(f'{path} lacks {", ".join(missing)}; it needs arrays x, y and client')
+    lengths = {key: len(value) for key, value in values.items() if key != 'num_classes' and value.ndim}
+    if len(set(lengths.values())) != 1 or len(lengths) != len(values) - ('num_classes' in values) or not lengths['x']:
+        raise DataError(f'{path} has arrays of lengths {lengths}; x, y, client and test need an entry for each example')
+    names, client = np.unique(values['client'], return_inverse=True)
+    num_classes = int(values['num_classes'].max()) if 'num_classes' in values else None
+    is_test = values['test'].astype(bool) if 'test' in values else None
+    return _table(path, values['x'], values['y'], client, names.tolist(), is_test, num_classes)
+
+
+def _path(dataset):
+    return pathlib.Path(dataset.partition(':')[2]).expanduser()
+
+
+def _load(data_dir, settings, path, files, read):
+    kind = settings.dataset.partition(':')[0]
+    if not path.exists():
+        raise DataError(f'{path} does not exist; put the path of your data after {kind}:')
+    table = prepared.load(data_dir, kind, files, lambda: read(path), path=str(path.resolve()))
+    return federate(f'{kind}:{path.name}', table, settings.seed)
+
+
+def _table(source, x, y, client, names, is_test, num_classes=None):
+    x, y, num_classes = check_examples(source, x, y, client, names, is_test, num_classes)
+    return skip_small(source, Table(x, y, client, tuple(map(str, names)), num_classes, is_test))
+
+
+def _users(path):
+    """(user, x, y) of one json file, x and y as they are in it."""
+    try:
+        opened = gzip.open(path, 'rt', encoding='utf-8') if path.name.endswith('.gz') else open(path, encoding='utf-8')
+        with opened as stream:
+            content = json.load(stream)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(f'{path} is not complete json ({error}); write or fetch it again') from error
+    if not isinstance(content, dict) or not isinstance(content.get('user_data'), dict) or 'users' not in content:
+        raise DataError(f'{path} has not the keys users and user_data of LEAF\'s format; add them')
+    users, user_data = content['users'], content['user_data']
+    counts = content.get('num_samples', [None] * len(users))
+    if len(counts) != len(users):
+        raise DataError(f'{path} has {len(users)} users and {len(counts)} num_samples; make them agree')
+    for user, count in zip(map(str, users), counts):
+        data = user_data.get(user)
+        if not isinstance(data, dict) or not {'x', 'y'} <= data.keys():
+            raise DataError(f'{path} lists user {user!r} and has no x and y in user_data for it; add them, or take the '
+                            'user off the list')
+        if len(data['x']) != len(data['y']) or count not in (None, len(data['y'])):
+            raise DataError(f'{path} has {len(data["x"])} x and {len(data["y"])} y for user {user!r} and num_samples '
+                            f'{count}; make them agree')
+        yield user, data['x'], data['y']
+
+
+def _examples(x, y, user, path, shape):
+    """A user's lists as arrays; text becomes ids, with the character after it as the only target."""
+    if isinstance(x[0], str):
+        x, y = _encode(x, y, user, path)
+    try:
+        x, y = np.asarray(x), np.asarray(y)
+    except ValueError as error:
+        raise DataError(f'{path}: examples of user {user!r} differ in shape ({error}); give all the same') from error
+    if x.dtype.kind not in 'biuf' or y.dtype.kind not in 'biuf':
+        raise DataError(f'{path}: user {user!r} has x or y that are not numbers; convert them, images to their pixels')
+    if shape not in (None, x.shape[1:]):
+        raise DataError(f'{path}: user {user!r} has examples of shape {x.shape[1:]} where others have {shape}; give '
+                        'all the same')
+    return x, y
+
+
+def _encode(x, y, user, path):
+    if len({len(text) for text in x}) > 1 or not all(isinstance(text, str) and len(text) == 1 for text in y):
+        raise DataError(f'{path}: user {user!r} has text as x; it must be of one length, with one character as y')
+    ids = np.stack([shakespeare.encode(text.encode('latin-1', 'replace')) for text in x])
+    targets = np.full(ids.shape, -1, np.int32)
+    targets[:, -1] = shakespeare.encode(''.join(y).encode('latin-1', 'replace'))
+    return ids, np.where(targets > 0, targets, -1)
