@@ -10,6 +10,11 @@ import tensorflow as tf
 from virtual_tf.clients import over_clients
 
 
+def fused(function):
+    """Compiles elementwise work over whole networks into one pass, also where XLA does not compile the rest."""
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
 def steps_per_round(size, epochs, batch_size):
     """Steps that a client of `size` examples takes; the partial last batch counts."""
     return epochs * -(-size // batch_size)
@@ -41,9 +46,12 @@ def sgd(gradient, project, start, cohort, learning_rate):
         chosen = tf.reshape(positions >= 0, [*positions.shape] + [1] * (y.shape.rank - 2))
         mask = chosen & (y >= 0)
         gradients, sums = gradient(parameters, x, y, mask, t)
-        rate = learning_rate * tf.cast(taken[:, t], tf.float32)
-        moved = tf.nest.map_structure(lambda p, g: p - over_clients(rate, p) * g, parameters, gradients)
-        return t + 1, project(moved), [total + value for total, value in zip(totals, sums)]
+        moved = move(parameters, gradients, learning_rate * tf.cast(taken[:, t], tf.float32))
+        return t + 1, moved, [total + value for total, value in zip(totals, sums)]
+
+    @fused
+    def move(parameters, gradients, rate):
+        return project(tf.nest.map_structure(lambda p, g: p - over_clients(rate, p) * g, parameters, gradients))
 
     _, parameters, (loss, hits, count) = tf.while_loop(
         lambda t, *_: t < steps, step, (tf.constant(0), start, totals))

@@ -10,13 +10,18 @@ Each layer l of a client's network has a shared and a private path, joined by a 
 
 The server's network is the same with g = 0: no private path.
 """
+import importlib.util
 import itertools
+import pathlib
+import sys
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from virtual_tf import layers
 from virtual_tf.streams import Stream
+from virtual_tf.types import VirtualTfError
 
 MODELS = {}
 
@@ -58,6 +63,30 @@ def register(name):
         MODELS[name] = function
         return function
     return add
+
+
+def check_input(name, x):
+    """Refuses examples that a registered model cannot take: tokens are for an embedding, images for a convolution."""
+    first = next(layer for layer in MODELS[name](x.shape[1:], 2) if not isinstance(layer, layers.Flatten))
+    tokens = np.issubdtype(x.dtype, np.integer)
+    if tokens != isinstance(first, layers.Embedding):
+        raise VirtualTfError(f'model {name!r} does not take {"token sequences" if tokens else "numbers"}; '
+                             + ('lstm does' if tokens else 'mlp does'))
+    if isinstance(first, layers.Conv2D) and x.ndim != 4:
+        raise VirtualTfError(f'model {name!r} takes images [height, width, channels], and an example of this data has '
+                             f'shape {list(x.shape[1:])}; mlp takes any')
+
+
+def load_plugin(path):
+    """Runs a Python file that registers models."""
+    path = pathlib.Path(path).expanduser()
+    if not path.is_file():
+        raise VirtualTfError(f'plugins: there is no file {path}; give the path of a Python file that registers a model')
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    # A dataclass looks its module up by name.
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
 
 
 def build(name, input_shape, num_classes, **options):

@@ -63,12 +63,22 @@ class Stream:
     def normal(self, shape):
         """[C, *shape]"""
         size = int(np.prod(shape))
-        pairs = (size + 1) // 2
-        position = tf.cast(tf.range(self._drawn, self._drawn + pairs), tf.uint32)[tf.newaxis]
-        self._drawn += pairs
-        key = self._keys[:, :1], self._keys[:, 1:]
-        bits = tf.concat(threefry2x32(key, (position, tf.ones_like(position))), axis=1)[:, :size]
-        # Odd multiples of 2^-23 between -1 and 1: exact in float32, symmetric, and never an end point.
-        mantissa = tf.cast(tf.bitwise.right_shift(bits, tf.constant(32 - _MANTISSA_BITS, tf.uint32)), tf.int32)
-        uniform = tf.cast(2 * mantissa + 1, self._dtype) * 2.0 ** -_MANTISSA_BITS - 1.0
-        return tf.reshape(tf.math.erfinv(uniform) * np.sqrt(2.0), [-1, *shape])
+        # Compiled where it is drawn step by step; a single draw in eager mode would not repay the compilation.
+        sample = _normals if tf.executing_eagerly() else _compiled_normals
+        values = sample(self._keys, tf.constant(self._drawn, tf.uint32), size, self._dtype)
+        self._drawn += (size + 1) // 2
+        return tf.reshape(values, [-1, *shape])
+
+
+def _normals(keys, start, size, dtype):
+    """[C, size], from the counters from `start` on; a counter gives two."""
+    position = start + tf.cast(tf.range((size + 1) // 2), tf.uint32)[tf.newaxis]
+    words = threefry2x32((keys[:, :1], keys[:, 1:]), (position, tf.ones_like(position)))
+    bits = tf.concat(words, axis=1)[:, :size]
+    # Odd multiples of 2^-23 between -1 and 1: exact in float32, symmetric, and never an end point.
+    mantissa = tf.cast(tf.bitwise.right_shift(bits, tf.constant(32 - _MANTISSA_BITS, tf.uint32)), tf.int32)
+    uniform = tf.cast(2 * mantissa + 1, dtype) * 2.0 ** -_MANTISSA_BITS - 1.0
+    return tf.math.erfinv(uniform) * np.sqrt(2.0)
+
+
+_compiled_normals = tf.function(_normals, jit_compile=True, autograph=False)
