@@ -17,7 +17,7 @@ import tensorflow_probability as tfp
 import tf_keras
 from absl import flags
 
-from scripts import entry
+from scripts import bench_scale, entry
 from virtual_tf import experiments, streams
 from virtual_tf.data.federated import FederatedDataset, Split
 from virtual_tf.settings import make_settings
@@ -26,6 +26,7 @@ CLIENTS, EXAMPLES, BATCH, FEATURES, HIDDEN, CLASSES = 10, 500, 20, 784, 100, 10
 
 _EPOCHS = flags.DEFINE_integer('epochs', 5, 'epochs of a measured round', lower_bound=1)
 _REPEATS = flags.DEFINE_integer('repeats', 7, 'measured rounds', lower_bound=1)
+_SCALE = flags.DEFINE_bool('scale', False, 'also measure up to 10,000 clients, which takes minutes and 6 GB of disk')
 _OUTPUT = flags.DEFINE_string('output', None, 'json file to write')
 
 
@@ -138,12 +139,13 @@ def main(_):
     for name, row in rows.items():
         print(f'{name:42}{row["median"]:9.0f}{row["min"]:9.0f}{row["max"]:9.0f}')
     print('  '.join(f'{name} = {value:.2f}' for name, value in ratios.items()))
+    scale = {'scale': bench_scale.scale_table()} if _SCALE.value else {}
     if _OUTPUT.value:
         experiments.write_json(pathlib.Path(_OUTPUT.value), {
             'sizes': {'clients': CLIENTS, 'examples': EXAMPLES, 'batch': BATCH, 'epochs': epochs, 'repeats': repeats,
                       'layers': [FEATURES, HIDDEN, HIDDEN, CLASSES]},
             'machine': {'cores': os.cpu_count(), 'processor': platform.machine()},
-            'microseconds': rows, 'ratios': ratios})
+            'microseconds': rows, 'ratios': ratios, **scale})
 
 
 if __name__ == '__main__':

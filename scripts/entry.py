@@ -1,11 +1,19 @@
-"""The way into every command: what a user can put right becomes one sentence and exit code 2."""
+"""The way into every command: what a user can put right becomes one sentence and exit code 2.
+
+What stops a run that was set up well has exit code 1, and a signal 128 and its number.
+"""
+import contextlib
+import errno
+import os
+import signal
 import sys
+import threading
 
 from absl import app, flags, logging
 
-from virtual_tf.types import VirtualTfError
+from virtual_tf.types import Interrupted, RunError, VirtualTfError
 
-USAGE_ERROR = 2
+RUN_ERROR, USAGE_ERROR, BY_SIGNAL = 1, 2, 128
 
 
 def run(main):
@@ -13,20 +21,69 @@ def run(main):
     logging.use_absl_handler()
     try:
         app.run(main, flags_parser=_parse)
+    except RunError as error:
+        fail(error, RUN_ERROR)
     except VirtualTfError as error:
         fail(error)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        fail(f'{error.filename or "a file"} could not be written: {error.strerror}', RUN_ERROR)
+    except KeyboardInterrupt:
+        fail('interrupted', BY_SIGNAL + signal.SIGINT)
 
 
-def fail(message):
+def fail(message, code=USAGE_ERROR):
     print(f'error: {message}', file=sys.stderr)
-    sys.exit(USAGE_ERROR)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def stop_on_signals():
+    """Yields the function that tells a run to stop, which is so after SIGTERM or Ctrl-C; a second Ctrl-C ends it all.
+
+    Python runs its handlers between two instructions, which a compiled loop may hold up for minutes. So a thread
+    watches instead: it answers at once.
+    """
+    received = []
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def watch():
+        while number := os.read(reader, 1):
+            received.append(signal.Signals(number[0]))
+            if len(received) > 1 and received[-1] == signal.SIGINT:
+                os._exit(BY_SIGNAL + signal.SIGINT)
+            if len(received) == 1:
+                print(f'\n{received[0].name}: finishing the round; Ctrl-C ends it at once', file=sys.stderr, flush=True)
+
+    handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield lambda: bool(received)
+    except Interrupted as error:
+        print(f'{received[0].name}: {error}', file=sys.stderr)
+        sys.exit(BY_SIGNAL + received[0])
+    finally:
+        signal.set_wakeup_fd(previous)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
 
 
 def _parse(arguments):
     try:
-        return app.parse_flags_with_usage(arguments) if _asks_for_help(arguments) else flags.FLAGS(arguments)
+        rest = app.parse_flags_with_usage(arguments) if _asks_for_help(arguments) else flags.FLAGS(arguments)
     except flags.Error as error:
         fail(f'{error}; --help lists the flags')
+    if len(rest) > 1:
+        # Often the value of a switch: --use_bias false means --use_bias and a word that nobody reads.
+        fail(f'{rest[1]!r} belongs to no flag; write --flag=value, and --noflag to turn a switch off')
+    return rest
 
 
 def _asks_for_help(arguments):

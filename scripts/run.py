@@ -3,17 +3,22 @@
     python -m scripts.run --method=virtual,fedavg,fedprox --dataset=watch --rounds=60
 """
 import dataclasses
+import itertools
 import pathlib
 
+import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import data, experiments, plots
+from virtual_tf import data, experiments, models, plots
 from virtual_tf.algorithms import ALGORITHMS
 from virtual_tf.settings import Settings, make_settings
+from virtual_tf.types import VirtualTfError
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
-_LISTS = ('method', 'private')
+_LISTS = ('method', 'private', 'seed')
+_TITLES = ('S acc %', 'MT acc %', 'S xent', 'MT xent', 'S acc %', 'MT acc %')
+_WIDTHS = (13, 13, 13, 13, 14, 13)
 
 
 def define_flags():
@@ -21,9 +26,12 @@ def define_flags():
     flags.DEFINE_list('method', ['virtual'], f'methods to run, of {", ".join(ALGORITHMS)}')
     flags.DEFINE_list('private', None, 'private weights φ_i of virtual: none, joint (the paper), residual; several run '
                       'one after the other')
+    flags.DEFINE_list('seed', ['0'], 'seeds of everything random; several run one after the other')
     flags.DEFINE_bool('private_baselines', False, 'give the baselines the private path too')
     flags.DEFINE_string('data_dir', '~/.cache/virtual_tf', 'root with one folder of raw files a data set')
     flags.DEFINE_string('output_dir', 'runs', 'root of the folders, one a method and variant, that this run writes')
+    flags.DEFINE_list('plugins', [], 'Python files to run first, which register models of your own (docs/models.md)')
+    flags.DEFINE_bool('resume', True, 'continue a run with the same settings that output_dir holds, else replace it')
     for field in dataclasses.fields(Settings):
         if field.name not in _LISTS:
             kind = field.type if isinstance(field.type, type) else eval(field.type)
@@ -35,44 +43,95 @@ def settings_of_flags(values):
     """The Settings of each run that the flags ask for."""
     given = {field.name: getattr(values, field.name) for field in dataclasses.fields(Settings)
              if field.name not in _LISTS and getattr(values, field.name) is not None}
+    if not all(seed.isdecimal() for seed in values.seed):
+        raise VirtualTfError(f'seed must be a whole number from 0, or several with commas, got {",".join(values.seed)}')
     runs = []
-    for method in values.method:
+    for seed, method in itertools.product(map(int, values.seed), values.method):
         private = values.private if values.private and (method == 'virtual' or values.private_baselines) else [None]
         for choice in private:
-            runs.append(make_settings(given | {'method': method} | ({'private': choice} if choice else {})))
+            runs.append(make_settings(
+                given | {'method': method, 'seed': seed} | ({'private': choice} if choice else {})))
+    if not runs:
+        raise VirtualTfError(f'method and seed name nothing to run; methods are {", ".join(sorted(ALGORITHMS))}')
     for settings in runs:
         experiments.check_names(settings)
-    return runs
+    # What is asked for twice runs once: both would write into the same folder.
+    return list(dict.fromkeys(runs))
 
 
-def table(summaries):
-    """S and MT accuracy and cross-entropy of each run, at the end and at best."""
-    lines = [f'{"":18}{"last 5 rounds":^38}{"best round (paper)":^20}',
-             f'{"method":18}{"S acc %":>9}{"MT acc %":>10}{"S xent":>9}{"MT xent":>9} {"S acc %":>10}{"MT acc %":>10}']
-    for name, summary in summaries.items():
-        late, best = summary['last_5'], summary['max']
-        lines.append(f'{name:18}{100 * late["server/accuracy"]:9.2f}{100 * late["mt/accuracy"]:10.2f}'
-                     f'{late["server/cross_entropy"]:9.4f}{late["mt/cross_entropy"]:9.4f} '
-                     f'{100 * best["server/accuracy"]:10.2f}{100 * best["mt/accuracy"]:10.2f}')
+def folder_of(root, settings, runs):
+    """A folder for each method and variant; below it one for each seed, if there are several."""
+    folder = root / settings.variant()
+    return folder if len({each.seed for each in runs}) == 1 else folder / f'seed-{settings.seed}'
+
+
+def report(runs, summaries, dataset):
+    """results.json: what was asked for, and the summaries of all seeds by variant."""
+    shared = dataclasses.asdict(runs[0])
+    rows = {}
+    for settings, summary in zip(runs, summaries):
+        rows.setdefault(settings.variant(), {})[str(settings.seed)] = summary
+    differing = {name for settings in runs for name, value in dataclasses.asdict(settings).items()
+                 if value != shared[name]}
+    return {'dataset': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
+            'settings': {name: value for name, value in shared.items() if name not in differing},
+            'settings_of': {settings.variant(): {name: getattr(settings, name) for name in sorted(differing - {'seed'})}
+                            for settings in runs}, 'summaries': rows}
+
+
+def table(rows):
+    """S and MT accuracy and cross-entropy of each variant over its seeds, at the end and at best."""
+    lines = [f'{"":18}{"last 5 rounds":^50}{"best round (paper)":^26}',
+             f'{"method":18}' + ''.join(f'{title:>{width}}' for title, width in zip(_TITLES, _WIDTHS))]
+    for name, seeds in rows.items():
+        cells = [_cell(seeds, protocol, f'{model}/{metric}') for protocol, metrics in (
+            ('last_5', ('accuracy', 'cross_entropy')), ('max', ('accuracy',)))
+            for metric in metrics for model in ('server', 'mt')]
+        lines.append(f'{name:18}' + ''.join(f'{cell:>{width}}' for cell, width in zip(cells, _WIDTHS)))
     return '\n'.join(lines)
+
+
+def _cell(seeds, protocol, key):
+    """The mean over seeds, with its standard deviation if there are several."""
+    values = np.asarray([summary[protocol][key] for summary in seeds.values()])
+    factor, digits = (100, 2) if key.endswith('accuracy') else (1, 3)
+    spread = f' ±{factor * values.std(ddof=1):.{digits}f}' if len(values) > 1 else ''
+    return f'{factor * values.mean():.{digits}f}{spread}'
 
 
 def main(_):
     values = flags.FLAGS
+    for path in values.plugins:
+        models.load_plugin(path)
     runs = settings_of_flags(values)
-    dataset = data.load(values.data_dir, runs[0])
-    for settings in runs:
-        experiments.check_fits(settings, dataset)
     root = pathlib.Path(values.output_dir).expanduser()
-    summaries, histories = {}, {}
     for settings in runs:
-        name = settings.variant()
-        summaries[name], histories[name] = experiments.run(settings, dataset, root / name)
+        folder = folder_of(root, settings, runs)
+        done = experiments.check_folder(settings, folder, values.resume)
+        if done:
+            print(f'{folder}: ' + (
+                f'all {done} rounds are there' if done == settings.rounds else f'continues after round {done}')
+                + '; --noresume starts anew')
+    summaries, histories = [], {}
+    with entry.stop_on_signals() as stop:
+        for _, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
+            of_seed = list(of_seed)
+            dataset = data.load(values.data_dir, of_seed[0])
+            for settings in of_seed:
+                experiments.check_fits(settings, dataset)
+            for settings in of_seed:
+                summary, history = experiments.run(
+                    settings, dataset, folder_of(root, settings, runs), resume=values.resume, stop=stop)
+                summaries.append(summary)
+                histories.setdefault(settings.variant(), []).append(history)
+    results = report(runs, summaries, dataset)
+    experiments.write_json(root / 'results.json', results)
     picture = root / 'learning_curves.png'
-    plots.learning_curves(histories, picture, experiments.title(runs[0]))
-    print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {runs[0].seed}'
+    plots.learning_curves({name: plots.mean_history(of_seeds) for name, of_seeds in histories.items()}, picture,
+                          experiments.title(runs[0], values.seed))
+    print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
-    print(table(summaries))
+    print(table(results['summaries']))
     print(f'\nlearning curves: {picture}\nlook inside:     tensorboard --logdir {root}')
 
 

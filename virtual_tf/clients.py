@@ -1,4 +1,5 @@
 """What is done along the leading axis of clients, whatever the algorithm."""
+import numpy as np
 import tensorflow as tf
 
 
@@ -28,6 +29,32 @@ def all_finite(structure):
     checks = [tf.reduce_all(tf.math.is_finite(value), axis=list(range(1, value.shape.rank)))
               for value in tf.nest.flatten(structure)]
     return tf.reduce_all(tf.stack(checks), axis=0)
+
+
+def in_groups(sizes, per_call):
+    """Rows of a cohort in groups of `per_call` (0: all in one); clients of similar size go together.
+
+    A compiled loop runs as long as its largest client. The last group is filled up with repeats, so that all have one
+    shape and are traced once; `ungroup` drops them.
+    """
+    count = len(sizes)
+    if not 0 < per_call < count:
+        return [np.arange(count)]
+    order = np.argsort(sizes, kind='stable')
+    return list(np.resize(order, -(-count // per_call) * per_call).reshape(-1, per_call))
+
+
+def take(structure, rows):
+    """These rows of every leaf."""
+    return tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), structure)
+
+
+def ungroup(results, groups):
+    """The results of all groups in the order of the cohort [C, …]."""
+    if len(groups) == 1:
+        return results[0]
+    _, first = np.unique(np.concatenate(groups), return_index=True)
+    return tf.nest.map_structure(lambda *parts: tf.gather(tf.concat(parts, axis=0), first), *results)
 
 
 def _where_accepted(accepted, new, old):

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from virtual_tf import models, streams
+from virtual_tf.clients import in_groups, take, ungroup
 from virtual_tf.data.federated import EVALUATION
 
 _CHUNK = 1000   # examples in one forward pass of the server's model
@@ -36,7 +37,7 @@ class Evaluator:
     def __init__(self, network, algorithm, split, settings):
         self._split = split
         self._targets = split.targets()
-        self._samples = settings.eval_samples
+        self._samples, self._clients_per_call = settings.eval_samples, settings.clients_per_call
         self._keys = streams.make_keys(settings.seed, EVALUATION)
         self._server = self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
@@ -53,8 +54,10 @@ class Evaluator:
 
     def clients(self, states, ids):
         """Scores of these clients' own models on their own data [C]."""
-        x, y = self._split.padded(ids, int(self._split.sizes().max()))
-        loss, hits = self._clients(states, x, y)
+        sizes = self._split.sizes()
+        groups = in_groups(sizes[ids], self._clients_per_call)
+        loss, hits = ungroup([self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())))
+                              for rows in groups], groups)
         return Scores(*(values.numpy().sum(axis=1, dtype=np.float64) for values in (loss, hits)), self._targets[ids])
 
     def _compile(self, network, model):

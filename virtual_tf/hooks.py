@@ -1,13 +1,16 @@
 """What happens beside the rounds: JSON lines, TensorBoard, the progress bar. A hook is told of every round."""
 import dataclasses
+import itertools
 import json
 import math
+import os
 
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
-from virtual_tf import gaussian, layers
+from virtual_tf import events, files, gaussian, layers
+from virtual_tf.types import VirtualTfError
 
 _SHOWN = {'S': 'server/accuracy', 'MT': 'mt/accuracy', 'loss': 'train/loss'}
 
@@ -18,6 +21,9 @@ class Hook:
     def on_round(self, metrics, simulation, state):
         """After each round, with the state as it then is."""
 
+    def flush(self):
+        """Before each checkpoint: what was told so far must survive the process."""
+
     def on_end(self, summary):
         """After the last round."""
 
@@ -26,13 +32,19 @@ class Hook:
 
 
 class JsonLines(Hook):
-    """metrics.jsonl: one object a round."""
+    """metrics.jsonl: one object a round, of which those of `history` are there already."""
 
-    def __init__(self, path):
-        self._file = open(path, 'w', encoding='utf-8')
+    def __init__(self, path, history=()):
+        with files.replacing(path) as file:
+            file.writelines(f'{to_json(metrics)}\n'.encode() for metrics in history)
+        self._file = open(path, 'a', encoding='utf-8')
 
     def on_round(self, metrics, simulation, state):
-        print(to_json(metrics), file=self._file, flush=True)
+        self._file.write(to_json(metrics) + '\n')
+        self._file.flush()   # a reader may follow the run
+
+    def flush(self):
+        os.fsync(self._file.fileno())
 
     def close(self):
         self._file.close()
@@ -41,8 +53,8 @@ class JsonLines(Hook):
 class ProgressBar(Hook):
     """Rounds done, time left, and the metrics that matter, in percent."""
 
-    def __init__(self, label, rounds):
-        self._bar = tqdm(total=rounds, desc=label, unit='round', dynamic_ncols=True)
+    def __init__(self, label, rounds, done=0):
+        self._bar = tqdm(total=rounds, initial=done, desc=label, unit='round', dynamic_ncols=True)
 
     def on_round(self, metrics, simulation, state):
         shown = {name: f'{100 * metrics[key]:.1f}' if key.endswith('accuracy') else f'{metrics[key]:.3f}'
@@ -55,24 +67,29 @@ class ProgressBar(Hook):
 
 
 class TensorBoard(Hook):
-    """The scalars of metrics.jsonl, histograms of server and clients, and the HParams dashboard."""
+    """The scalars of metrics.jsonl, histograms of server and clients, and the HParams dashboard.
 
-    def __init__(self, folder, settings):
+    Of an earlier part of the run, events of the rounds in `history` stay, and all else goes.
+    """
+
+    def __init__(self, folder, settings, history=()):
+        logged = events.trim(folder, len(history))
         self._writer = tf.summary.create_file_writer(str(folder))
         self._settings = settings
-        with self._writer.as_default():
+        with events.writing(self._writer, 0):
             hparams.hparams_config(
                 hparams=[hparams.HParam(name) for name in _hparams(settings)],
                 metrics=[hparams.Metric(f'{protocol}/{model}/{metric}') for protocol in ('max', 'final')
                          for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')])
             hparams.hparams(_hparams(settings))
+        for metrics in history:
+            if metrics['round'] not in logged:
+                self._scalars(metrics)
 
     def on_round(self, metrics, simulation, state):
         every, number = self._settings.histogram_every, metrics['round']
-        with self._writer.as_default(step=number):
-            for key, value in metrics.items():
-                if key != 'round':
-                    tf.summary.scalar(key, value)
+        self._scalars(metrics)
+        with events.writing(self._writer, number):
             if every and number % every == 0:
                 ids = simulation.cohort_ids(number)
                 models = {'server': simulation.algorithm.server_model(state.server),
@@ -82,14 +99,37 @@ class TensorBoard(Hook):
                         for name, weight in getattr(weights, path).items():
                             _histograms(f'{owner}_{path}/{name}', weight)
 
+    def _scalars(self, metrics):
+        with events.writing(self._writer, metrics['round']):
+            for key, value in metrics.items():
+                if key != 'round':
+                    tf.summary.scalar(key, value)
+
+    def flush(self):
+        with events.writing(self._writer, 0):
+            self._writer.flush()
+
     def on_end(self, summary):
-        with self._writer.as_default(step=summary['rounds']):
+        with events.writing(self._writer, summary['rounds']):
             for protocol in ('max', 'final'):
                 for key, value in summary[protocol].items():
                     tf.summary.scalar(f'{protocol}/{key}', value)
 
     def close(self):
         self._writer.close()
+
+
+def read_history(path, rounds):
+    """The metrics of rounds 1 to `rounds` from metrics.jsonl; what follows them, also half a line, is not looked at."""
+    try:
+        with open(path, encoding='utf-8') as file:
+            history = [json.loads(line) for line in itertools.islice(file, rounds)]
+    except (FileNotFoundError, ValueError):   # also of JSON and of UTF-8
+        history = []
+    if [metrics.get('round') for metrics in history] != list(range(1, rounds + 1)):
+        raise VirtualTfError(f'{path} has not the rounds 1 to {rounds} that the checkpoint stands for; --noresume '
+                             'starts the run anew')
+    return [{key: math.nan if value is None else value for key, value in metrics.items()} for metrics in history]
 
 
 def to_json(value):
@@ -100,6 +140,8 @@ def to_json(value):
 def _finite(value):
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

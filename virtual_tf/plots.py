@@ -1,11 +1,18 @@
-"""Pictures of runs, from their metrics alone."""
+"""Pictures of runs, from what their folders hold."""
 import matplotlib
 
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt
+import numpy as np
 
 _PANELS = (('server/accuracy', 'S accuracy, %', 100.0), ('mt/accuracy', 'MT accuracy, %', 100.0),
            ('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_entropy', 'MT cross-entropy', 1.0))
+
+
+def mean_history(histories):
+    """The mean over runs of what learning_curves draws, round by round."""
+    return [{'round': rows[0]['round']} | {key: sum(row[key] for row in rows) / len(rows) for key, *_ in _PANELS}
+            for rows in zip(*histories)]
 
 
 def learning_curves(histories, path, title):
@@ -23,4 +30,24 @@ def learning_curves(histories, path, title):
     axes[0, 0].legend(frameon=False)
     figure.suptitle(title)
     figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def snr_cdfs(distributions, grid, path):
+    """CDF of log10 SNR of all clients' weights, a panel for each layer; distributions: {label: {layer: CDF [G]}}."""
+    names = list(next(iter(distributions.values())))
+    figure, axes = plt.subplots(1, len(names), figsize=(1 + 3.2 * len(names), 3.4), sharey=True, squeeze=False,
+                                layout='constrained')
+    for axis, name in zip(axes[0], names):
+        for label, cdfs in distributions.items():
+            axis.plot(grid, cdfs[name], label=label, linewidth=1.5)
+        shown = [grid[(cdfs[name] > 1e-3) & (cdfs[name] < 1 - 1e-3)] for cdfs in distributions.values()]
+        shown = np.concatenate([*shown, [-1.0, 1.0]])
+        axis.set_xlim(shown.min(), shown.max())
+        axis.axvline(0.0, color='grey', linewidth=0.8, linestyle=':')
+        axis.set(title=name, xlabel='log10 SNR')
+        axis.grid(alpha=0.3)
+    axes[0, 0].set_ylabel('share of weights below')
+    axes[0, 0].legend(frameon=False)
+    figure.savefig(path, dpi=130)
     plt.close(figure)

@@ -8,19 +8,22 @@ import dataclasses
 from virtual_tf.types import VirtualTfError
 
 
-def _setting(default, help, choices=None, low=None, high=None, above=None):
-    """A field with its help line and its legal range: low ≤ value ≤ high, value > above."""
+def _setting(default, help, choices=None, low=None, high=None, above=None, free=False):
+    """A field with its help line and its legal range: low ≤ value ≤ high, value > above.
+
+    A `free` setting may change when a run is continued, because the rounds before do not depend on it.
+    """
     return dataclasses.field(default=default, metadata={
-        'help': help, 'choices': choices, 'low': low, 'high': high, 'above': above})
+        'help': help, 'choices': choices, 'low': low, 'high': high, 'above': above, 'free': free})
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     method: str = _setting('virtual', 'federated method')
-    preset: str = _setting('ours', 'defaults for what you do not set', ('ours', 'paper', 'authors'))
+    preset: str = _setting('ours', 'defaults for what you do not set', ('ours', 'paper', 'authors'), free=True)
     dataset: str = _setting('watch', 'federated data set, or leaf:PATH or npz:PATH for your own')
     model: str = _setting('mlp', 'network')
-    rounds: int = _setting(60, 'communication rounds, T', low=1)
+    rounds: int = _setting(60, 'communication rounds, T', low=1, free=True)
     clients_per_round: int = _setting(10, 'clients selected each round, C', low=1)
     epochs: int = _setting(20, 'epochs a round on each selected client, E', low=1)
     batch_size: int = _setting(20, 'examples in an SGD step, B', low=1)
@@ -35,7 +38,7 @@ class Settings:
     prior_scale: float = _setting(1.0, 'standard deviation of the priors p(θ) and p(φ)', above=0.0)
     prior_weighting: str = _setting(
         'uniform', 'exponents w_i of prior and initial factors: 1/K, or N_i/N', ('uniform', 'size'))
-    init_scale: float = _setting(0.05, 'initial standard deviation σ₀ of the posterior', above=0.0)
+    init_scale: float = _setting(0.02, 'initial standard deviation σ₀ of the posterior', above=0.0)
     mean_init: str = _setting('normal', 'initial means m₀: N(0, mean_init_scale²), or Glorot\'s', ('normal', 'glorot'))
     mean_init_scale: float = _setting(0.05, 'standard deviation of the initial means with mean_init=normal', low=0.0)
     parameterisation: str = _setting(
@@ -57,22 +60,33 @@ class Settings:
     factor_bookkeeping: str = _setting(
         'exact', 'factor that a client keeps: what the server applied, or its damped proposal (the authors\' code)',
         ('exact', 'authors'))
-    min_precision: float = _setting(1.0, 'smallest precision m that the posterior may reach', above=0.0)
+    client_start: str = _setting(
+        'posterior', 'q that a client\'s training starts from: the posterior, or cavity · posterior^{w_i} '
+        '("Virtual + FedAvg init")', ('posterior', 'fedavg_init'))
+    prune: int = _setting(0, 'virtual: percent of a delta that is pruned, lowest scores first', low=0, high=99)
+    prune_score: str = _setting(
+        'authors', 'score of an element of a delta: |Δχ|/√|ξ| with ξ of the new factor, or |Δχ|/√|Δξ|',
+        ('authors', 'update'))
+    prune_scope: str = _setting('layer', 'what a percentile is taken over', ('layer', 'network'))
+    prune_output: bool = _setting(True, 'prune the output layer too')
+    error_feedback: bool = _setting(False, 'add what was pruned of a client\'s delta to its next one')
+    values: str = _setting('float32', 'type in which the numbers of a delta travel', ('float32', 'float16'))
+    min_precision: float = _setting(0.01, 'smallest precision m that the posterior may reach', above=0.0)
     max_precision_drop: float = _setting(
         0.5, 'largest share of a precision that one round may take away; 1 leaves it to min_precision',
         above=0.0, high=1.0)
-    min_scale: float = _setting(1e-4, 'smallest σ while a client trains', above=0.0)
+    min_scale: float = _setting(0.002, 'smallest σ while a client trains', above=0.0)
     max_scale: float = _setting(1.0, 'largest σ while a client trains', above=0.0)
     eval_samples: int = _setting(0, 'weight samples that a prediction averages; 0 uses the means', low=0)
     validation_fraction: float = _setting(
         0.0, 'share of each client\'s training data held out to choose the round', low=0.0, high=0.9)
-    histogram_every: int = _setting(20, 'rounds between TensorBoard histograms; 0 for none', low=0)
+    histogram_every: int = _setting(20, 'rounds between TensorBoard histograms; 0 for none', low=0, free=True)
     standardize: str = _setting(
         'none', 'features as published, or standardised by the training data of each client or of all',
         ('none', 'client', 'global'))
     max_clients: int = _setting(
         100, 'femnist, writers: clients drawn by seed; shakespeare: the first ones; 0 for all', low=0)
-    download: bool = _setting(True, 'fetch raw files that are not under data_dir')
+    download: bool = _setting(True, 'fetch raw files that are not under data_dir', free=True)
     synthetic_alpha: float = _setting(1.0, 'synthetic data: how much the clients\' models differ, α', low=0.0)
     synthetic_beta: float = _setting(1.0, 'synthetic data: how much their inputs differ, β', low=0.0)
     synthetic_iid: bool = _setting(False, 'synthetic data: the IID form')
@@ -80,6 +94,13 @@ class Settings:
     synthetic_max_size: int = _setting(2000, 'synthetic data: cap on a client\'s examples', low=50)
     compile: str = _setting(
         'auto', 'compiler of the client loop; auto is what measured faster', ('auto', 'xla', 'graph'))
+    checkpoint_every: int = _setting(
+        10, 'rounds between checkpoints, beside the one at the end; 0 for none at all', low=0, free=True)
+    store: str = _setting(
+        'auto', 'where the clients\' states are kept; auto is memory up to 1 GiB, else files in the run\'s folder',
+        ('auto', 'memory', 'disk'), free=True)
+    clients_per_call: int = _setting(
+        0, 'clients in one compiled call, fewer to save memory; 0 for all of a round', low=0, free=True)
     seed: int = _setting(0, 'seed of everything random', low=0)
 
     def __post_init__(self):
@@ -91,9 +112,18 @@ class Settings:
         if not self.min_scale <= self.init_scale <= self.max_scale:
             raise VirtualTfError(f'init_scale = {self.init_scale} is outside [min_scale, max_scale] = '
                                  f'[{self.min_scale}, {self.max_scale}]')
+        if self.error_feedback and self.factor_bookkeeping == 'authors':
+            raise VirtualTfError('error_feedback with factor_bookkeeping=authors would count what was pruned twice, as '
+                                 'that factor holds it already; use factor_bookkeeping=exact')
         if self.parameterisation == 'natural' and self.private != 'none':
             raise VirtualTfError(f'parameterisation=natural with private={self.private}: rates of natural parameters '
                                  'are too large for gates; use private=none or parameterisation=mean_scale')
+
+    def differences(self, stored):
+        """Settings in which a run with the dict `stored` can not be continued by this one: {name: (then, now)}"""
+        return {field.name: (stored.get(field.name), getattr(self, field.name)) for field in dataclasses.fields(self)
+                if not field.metadata['free'] and (
+                    field.name not in stored or stored[field.name] != getattr(self, field.name))}
 
     def variant(self):
         """Name of the run's folder: the method, and for private weights how they are trained."""
@@ -102,10 +132,11 @@ class Settings:
 
 PRESETS = {
     'ours': {},
-    'paper': {'private': 'joint', 'server_lr': 0.4, 'damping': None, 'gate_init': 0.3, 'init_scale': 0.0078},
+    'paper': {'private': 'joint', 'server_lr': 0.4, 'damping': None, 'init_scale': 0.0078, 'min_scale': 0.001,
+              'prune_score': 'update'},
     'authors': {'private': 'none', 'server_lr': 0.4, 'damping': None, 'prior_weighting': 'size',
                 'parameterisation': 'natural', 'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078,
-                'mt_model': 'damped', 'factor_bookkeeping': 'authors'},
+                'min_scale': 0.001, 'mt_model': 'damped', 'factor_bookkeeping': 'authors', 'prune_output': False},
 }
 # What the presets say about Gaussians and private paths is not for the baselines, whose η_s = 1 is plain averaging.
 BASELINE = {'private': 'none', 'server_lr': 1.0, 'client_lr': 0.1, 'damping': 1.0, 'parameterisation': 'mean_scale'}

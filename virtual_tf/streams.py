@@ -17,13 +17,18 @@ _MANTISSA_BITS = 23
 
 def make_keys(*entropy, ids=(0,)):
     """uint32 [C, 2], a key for each id, all different for different non-negative integers of `entropy`."""
-    words = [np.random.SeedSequence([*entropy, int(i)]).generate_state(2) for i in ids]
+    words = [_seed_sequence(*entropy, int(i)).generate_state(2) for i in ids]
     return np.asarray(words, np.uint32).reshape(-1, 2)
 
 
 def make_generator(*entropy):
     """A NumPy generator for what is drawn on the host: selections, splits and shuffles."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+    return np.random.Generator(np.random.Philox(_seed_sequence(*entropy)))
+
+
+def _seed_sequence(*entropy):
+    # SeedSequence pads with zeros, so without the length (1,) and (1, 0) would be the same.
+    return np.random.SeedSequence([len(entropy), *entropy])
 
 
 def threefry2x32(key, counter):
@@ -47,9 +52,9 @@ def threefry2x32(key, counter):
 
 
 def fold_in(keys, data):
-    """New keys [C, 2], one for each value of the integer `data`."""
+    """New keys [C, 2], one for each value of the integer `data`; from counters that no Stream draws from."""
     data = tf.cast(data, tf.uint32)
-    return tf.stack(threefry2x32((keys[:, 0], keys[:, 1]), (tf.zeros_like(data), data)), axis=1)
+    return tf.stack(threefry2x32((keys[:, 0], keys[:, 1]), (data, tf.zeros_like(data))), axis=1)
 
 
 class Stream:

@@ -6,10 +6,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from virtual_tf import streams
+from virtual_tf import encoding, streams
+from virtual_tf.clients import in_groups, take, ungroup
 from virtual_tf.data.federated import PRIVATE, SELECTION
 from virtual_tf.evaluation import Evaluator
-from virtual_tf.store import ClientStore
+from virtual_tf.store import ClientStore, open_store
+from virtual_tf.types import RunError
 
 
 @dataclasses.dataclass
@@ -29,8 +31,8 @@ class Simulation:
         splits = {'': dataset.test} | ({'val_': dataset.validation} if dataset.validation else {})
         self._evaluators = {prefix: Evaluator(network, algorithm, split, settings) for prefix, split in splits.items()}
 
-    def start(self):
-        """The state before the first round; all clients deploy the initial posterior."""
+    def start(self, folder=None):
+        """The state before the first round; all clients deploy the initial posterior. `folder` is for their files."""
         server = self.algorithm.init(self.settings.seed)
         weights = self.dataset.prior_weights(self.settings.prior_weighting)
 
@@ -39,7 +41,7 @@ class Simulation:
                 server, weights[ids], streams.make_keys(self.settings.seed, PRIVATE, ids=ids))
 
         mt = {prefix: evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
-        return RunState(server, ClientStore(fresh), 0, mt)
+        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0, mt)
 
     def run(self, state):
         """Rounds from the state's own to the last, changing it; yields a dict of metrics after each."""
@@ -52,22 +54,20 @@ class Simulation:
         algorithm, number = self.algorithm, state.round + 1
         ids = self.cohort_ids(number)
         clients = state.clients.read(ids)
-        cohort = self.dataset.cohort(ids, number, self.settings)
-        proposals, deltas, training = algorithm.client_update(state.server, clients, cohort)
+        proposals, deltas, training, sizes = self._train(state.server, clients, ids, number)
         delta = algorithm.aggregate(deltas, training.accepted)
         new_server, shrink = algorithm.server_update(state.server, delta)
         new_clients = algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
         state.clients.write(ids, new_clients)
         trained = time.perf_counter()
 
-        down, up = (sum(leaf.nbytes for leaf in map(np.asarray, tf.nest.flatten(message)))
-                    for message in (state.server, deltas))
-        state.server, state.round = new_server, number
         accepted = training.accepted.numpy()
+        traffic = encoding.traffic(state.server, deltas, accepted, self.settings.values)
+        state.server, state.round = new_server, number
         self._warn_of_dropped(ids, accepted, number)
-        metrics = {'round': number, **_of_clients(training, accepted, cohort.size),
+        metrics = {'round': number, **_of_clients(training, accepted, sizes),
                    'shrunk_precisions': sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values()),
-                   'dropped_clients': int((~accepted).sum()), 'bytes_up': up, 'bytes_down': down * len(ids),
+                   'dropped_clients': int((~accepted).sum()), **traffic,
                    **self._evaluate(state, new_clients, ids, accepted)}
         done = time.perf_counter()
         return metrics | {'seconds': done - started, 'seconds_evaluation': done - trained}
@@ -75,6 +75,19 @@ class Simulation:
     def cohort_ids(self, number):
         """Clients of a round, by its number."""
         return select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
+
+    def _train(self, server, clients, ids, number):
+        """client_update of the cohort, in groups of clients_per_call; and the clients' sizes [C]."""
+        groups = in_groups(self.dataset.train.sizes()[ids], self.settings.clients_per_call)
+        results = []
+        for rows in groups:
+            cohort = self.dataset.cohort(ids[rows], number, self.settings)
+            try:
+                results.append((*self.algorithm.client_update(server, take(clients, rows), cohort), cohort.size))
+            except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+                raise RunError(f'round {number}: {len(rows)} clients at once do not fit into memory; continue with '
+                               f'--clients_per_call={max(1, len(rows) // 2)} or less') from error
+        return ungroup(results, groups)
 
     def _evaluate(self, state, clients, ids, accepted):
         """S anew; MT anew for the clients that trained, the others' models are what they were."""
@@ -103,7 +116,7 @@ def _of_clients(training, accepted, sizes):
     columns = {'train/loss': training.loss, 'train/accuracy': training.accuracy, **training.details}
     if not accepted.any():
         return {name: float('nan') for name in columns}
-    return {name: float(np.average(np.asarray(column)[accepted], weights=sizes[accepted]))
+    return {name: float(np.average(np.asarray(column)[accepted], weights=np.asarray(sizes)[accepted]))
             for name, column in columns.items()}
 
 
@@ -115,7 +128,9 @@ def summarise(history, last=5):
     keys = [f'{model}/{metric}' for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')]
 
     def best(key):
-        return (max if key.endswith('accuracy') else min)(history, key=lambda row: row[key])
+        # A round without a number is no best round; comparisons with NaN would let the first one win.
+        rows = [row for row in history if not np.isnan(row[key])] or history
+        return (max if key.endswith('accuracy') else min)(rows, key=lambda row: row[key])
 
     summary = {'rounds': len(history),
                'max': {key: best(key)[key] for key in keys},

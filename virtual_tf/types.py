@@ -9,6 +9,14 @@ class VirtualTfError(Exception):
     """What a user can put right: a sentence with the argument, its value and the way out."""
 
 
+class RunError(VirtualTfError):
+    """What stopped a run whose settings are right, such as a full disk; it can be continued once that is put right."""
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and did so between two rounds."""
+
+
 class Cohort(NamedTuple):
     """The data of the selected clients and the order in which they see it."""
     x: tf.Tensor         # [C, N, …] examples, padded to the largest client of the data set

@@ -59,7 +59,7 @@ def test_hold_out_keeps_examples_with_their_labels():
 
 
 def test_no_two_purposes_of_randomness_share_a_stream(monkeypatch):
-    """Streams of a run by purpose: a generator of (seed, purpose) is that of (seed, purpose, 0), so none may have both."""
+    """A generator of (seed, purpose) is that of (seed, purpose, 0), so no purpose may have both."""
     lengths = {}
 
     def record(seed, purpose, *rest):

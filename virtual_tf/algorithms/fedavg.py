@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from virtual_tf import local, models, streams
+from virtual_tf import local, models, sparse, streams
 from virtual_tf.clients import aggregate, all_finite, for_each_client, keep_accepted, over_clients
 from virtual_tf.free_energy import expected_loss
 from virtual_tf.types import Algorithm, Training
@@ -63,10 +63,10 @@ def fedavg(network, settings, penalty=None):
 
         trained, (loss, accuracy) = local.sgd(gradient, project, start, cohort, settings.client_lr)
         size = tf.cast(cohort.size, loss.dtype)
-        deltas = Delta({name: over_clients(size, value) * (value - server[name])
-                        for name, value in trained.shared.items()}, size)
+        deltas = sparse.round_values(Delta({name: over_clients(size, value) * (value - server[name])
+                                            for name, value in trained.shared.items()}, size), settings.values)
         proposals = ClientState(trained.private, trained.gates, trained.shared)
-        return proposals, deltas, Training(loss, accuracy, all_finite((proposals, loss)), {})
+        return proposals, deltas, Training(loss, accuracy, all_finite((proposals, deltas, loss)), {})
 
     def server_update(server, delta):
         # A round in which every client was dropped moves nothing.

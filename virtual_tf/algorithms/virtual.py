@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from virtual_tf import gaussian, local, models, streams
+from virtual_tf import gaussian, local, models, sparse, streams
 from virtual_tf.clients import aggregate, all_finite, for_each_client, keep_accepted, over_clients
 from virtual_tf.coordinates import COORDINATES
 from virtual_tf.free_energy import cavity, cavity_prior, expected_loss, kl_gradient, regulariser
@@ -31,18 +31,21 @@ class ClientState(NamedTuple):
     factor: dict
     private: Private
     deployed: dict     # Moments of the q that MT tests
+    carried: dict = {}     # noqa: RUF012  with error feedback: what was held back of the deltas so far, in no factor
 
 
 class Proposal(NamedTuple):
     """What a client has found, before it knows what the server makes of its delta."""
     private: Private
     deployed: dict
+    residual: dict = {}    # noqa: RUF012  what pruning and rounding held back of the delta, where it is needed
 
 
 def virtual(network, settings):
     """The method as an Algorithm over `network`; `settings` names the hyperparameters."""
     prior = {name: from_moments(tf.zeros([1, *shape]), tf.fill([1, *shape], settings.prior_scale))
              for name, shape in network.shapes().items()}
+    compress = sparse.compressor(network.shapes(), settings)
 
     def init(seed):
         """Lines 2 and 3: posterior = N(m₀, σ₀²)."""
@@ -55,24 +58,28 @@ def virtual(network, settings):
         """Lines 2 and 3: factor_i = posterior^{w_i}; Σ w_i = 1 makes their product the posterior."""
         beliefs = for_each_client(posterior, len(weight))
         return ClientState(power(beliefs, weight), _init_private(network, settings, keys),
-                           gaussian.to_moments(beliefs))
+                           gaussian.to_moments(beliefs),
+                           gaussian.identity(beliefs) if settings.error_feedback else {})
 
     @tf.function(jit_compile=settings.compile == 'xla', autograph=False)
     def client_update(posterior, clients, cohort):
         """Lines 6 to 9 for all clients of the cohort at once, and the damping of App. D."""
-        cavity_priors = cavity_prior(prior, cavity(posterior, clients.factor), cohort.weight)
-        target, floored = regulariser(cavity_priors, posterior, settings.min_precision)
-        start = gaussian.to_moments(for_each_client(posterior, cohort.size.shape[0]))
+        cavities = cavity(posterior, clients.factor)
+        target, floored = regulariser(
+            cavity_prior(prior, cavities, cohort.weight), posterior, settings.min_precision)
+        start, improper = first_belief(settings, posterior, cavities, cohort.weight)
         trained, private, (loss, accuracy) = minimise_free_energy(
-            network, settings, start, clients.private, target, prior, cohort)
+            network, settings, gaussian.to_moments(start), clients.private, target, prior, cohort)
         q = {name: from_moments(*value) for name, value in trained.items()}
         # Damping proposes (q / cavity)^γ · factor^{1−γ}; divided by the factor this is (q / posterior)^γ.
         deltas = power(ratio(q, posterior), settings.damping)
         deployed = trained if settings.mt_model == 'trained' else gaussian.to_moments(product(posterior, deltas))
+        sent, residual = compress(deltas, clients.factor, clients.carried)
         details = {'kl/shared': gaussian.kl_divergence(normals(trained), gaussian.to_normal(target)),
-                   'kl/private': _private_kl(private, prior, loss), 'floored_priors': floored}
-        training = Training(loss, accuracy, all_finite((deltas, private, deployed, loss)), details)
-        return Proposal(private, deployed), deltas, training
+                   'kl/private': _private_kl(private, prior, loss), 'floored_priors': floored,
+                   'improper_starts': improper}
+        training = Training(loss, accuracy, all_finite((deltas, sent, private, deployed, loss)), details)
+        return Proposal(private, deployed, residual), sent, training
 
     def server_update(posterior, delta):
         """Line 11: posterior · Δ^{η_s r}; returns the posterior and r."""
@@ -81,11 +88,14 @@ def virtual(network, settings):
     def commit(clients, proposals, deltas, shrink, accepted):
         """factor_i · Δ_i^{η_s r}: a client keeps what the server has multiplied in, so posterior = Π factor_i.
 
-        factor_bookkeeping=authors keeps the damped proposal instead, whatever the server applied.
+        factor_bookkeeping=authors keeps the damped, unpruned proposal instead, whatever the server applied.
         """
         if settings.factor_bookkeeping == 'exact':
             deltas = power(deltas, {name: settings.server_lr * r for name, r in shrink.items()})
-        updated = ClientState(product(clients.factor, deltas), proposals.private, proposals.deployed)
+        elif proposals.residual:
+            deltas = product(deltas, proposals.residual)
+        updated = ClientState(product(clients.factor, deltas), proposals.private, proposals.deployed,
+                              proposals.residual if settings.error_feedback else {})
         return keep_accepted(updated, clients, accepted)
 
     def server_model(posterior):
@@ -96,6 +106,23 @@ def virtual(network, settings):
         return models.Weights(normals(clients.deployed), normals(clients.private.weights), clients.private.gates)
 
     return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models)
+
+
+def first_belief(settings, posterior, cavities, weight):
+    """q₀ of line 8 [C, …]: the posterior, or with client_start=fedavg_init cavity · posterior^{w_i}.
+
+    The latter equals the posterior in the first round, where factor_i = posterior^{w_i}. A client whose factor is
+    sharper than that may find its precision below m: there it starts from the posterior. How many weights do: [C].
+    """
+    beliefs, count = for_each_client(posterior, weight.shape[0]), tf.zeros(weight.shape, tf.int32)
+    if settings.client_start == 'posterior':
+        return beliefs, count
+    start = {}
+    for name, mixed in product(cavities, power(beliefs, weight)).items():
+        improper = mixed.xi < settings.min_precision
+        start[name] = NaturalGaussian(*(tf.where(improper, *pair) for pair in zip(beliefs[name], mixed)))
+        count += tf.reduce_sum(tf.cast(improper, tf.int32), axis=list(range(1, improper.shape.rank)))
+    return start, count
 
 
 def minimise_free_energy(network, settings, start, private, target, prior, cohort):
@@ -113,13 +140,18 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
             weights = models.Weights(normals(shared), normals(own), parameters['gates'])
             loss, sums = expected_loss(
                 network, weights, settings.private, x, y, mask, streams.fold_in(cohort.keys, step))
-        gradients = dict(zip(('shared', 'private', 'gates'), tape.gradient(loss, (shared, own, parameters['gates']))))
-        for group, beliefs, targets in (('shared', shared, target), ('private', own, prior)):
-            gradients[group] = {
-                name: coordinates.pull_back(parameters[group][name], _add_kl(
-                    gradients[group][name], kl_gradient(beliefs[name], targets[name]), kl_weight))
+        of_shared, of_own, of_gates = tape.gradient(loss, (shared, own, parameters['gates']))
+        return {'shared': add_kl_gradient(parameters['shared'], of_shared, target),
+                'private': add_kl_gradient(parameters['private'], of_own, prior), 'gates': of_gates}, sums
+
+    @local.fused
+    def add_kl_gradient(beliefs, gradients, targets):
+        """Gradient of the likelihood plus β/N_i times that of the KL term, in the coordinates of the SGD."""
+        moments = decode(beliefs)
+        return {name: coordinates.pull_back(beliefs[name], Moments(
+                    *(g + over_clients(kl_weight, g) * kl
+                      for g, kl in zip(gradients[name], kl_gradient(moments[name], targets[name])))))
                 for name in beliefs}
-        return gradients, sums
 
     def project(parameters):
         clamped = {group: {name: coordinates.clamp(value, settings.min_scale, settings.max_scale)
@@ -148,10 +180,6 @@ def apply_delta(posterior, delta, server_lr, min_precision, max_precision_drop=1
         shrink[name] = r = tf.where(falls, (xi - floor) / tf.where(falls, -change, 1.0), 1.0)
         updated[name] = NaturalGaussian(chi + server_lr * r * delta[name].chi, tf.maximum(xi + r * change, floor))
     return updated, shrink
-
-
-def _add_kl(gradient, kl, kl_weight):
-    return Moments(*(g + over_clients(kl_weight, g) * k for g, k in zip(gradient, kl)))
 
 
 def _init_private(network, settings, keys):

@@ -1,0 +1,156 @@
+"""The driver as a user starts it: in a process of its own."""
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import types
+
+import pytest
+import tensorflow as tf
+
+from scripts import run
+from virtual_tf.settings import Settings
+from virtual_tf.types import VirtualTfError
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+# Every request goes to a closed port: no network, found out at once.
+NO_NETWORK = {name: 'http://127.0.0.1:9' for name in ('http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY')}
+
+# What is wrong, and words of the sentence that says so.
+BAD = {
+    'dataset': (['--dataset=nonsense'], ("dataset 'nonsense' is unknown", 'watch', 'synthetic', 'mnist', 'pmnist')),
+    'method': (['--method=virtual,nonsense'], ("method 'nonsense' is unknown", 'fedavg', 'fedprox', 'virtual')),
+    'preset': (['--preset=nonsense'], ('preset', "'nonsense'", 'ours', 'paper', 'authors')),
+    'too many clients': (['--clients_per_round=21'], ('clients_per_round = 21', '20 clients of watch')),
+    'no damping': (['--damping=0'], ('damping', 'freeze the clients')),
+    'negative beta': (['--kl_weight=-1e-3'], ('kl_weight must be at least 0', '-0.001')),
+    'no damping left': (['--preset=paper', '--server_lr=1'], ('damping = 1 − server_lr', 'freeze')),
+    'no files': (['--dataset=mnist'], ('train-images-idx3-ubyte.gz', '--data_dir')),
+    'unknown flag': (['--nosuchflag'], ('nosuchflag', '--help')),
+    'word without a flag': (['--use_bias', 'false'], ("'false' belongs to no flag", '--noflag')),
+}
+
+
+def start(*flags, **environment):
+    return subprocess.run([sys.executable, '-m', 'scripts.run', *map(str, flags)], cwd=ROOT, text=True,
+                          capture_output=True, env=os.environ | environment)
+
+
+@pytest.fixture(scope='module')
+def refused(tmp_path_factory):
+    """{case: (finished process, folder that it was given)}; two at a time, since most of it is importing."""
+    folders = {case: tmp_path_factory.mktemp('refused') for case in BAD}
+
+    def attempt(case):
+        folder = folders[case]
+        (folder / 'data').mkdir()
+        return start(*BAD[case][0], f'--output_dir={folder}/out', f'--data_dir={folder}/data', **NO_NETWORK)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return {case: (process, folders[case]) for case, process in zip(BAD, pool.map(attempt, BAD))}
+
+
+@pytest.mark.parametrize('case', BAD)
+def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(refused, case):
+    process, folder = refused[case]
+    assert process.returncode == 2
+    assert process.stdout == ''
+    lines = process.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith('error: ')
+    assert all(word in lines[0] for word in BAD[case][1])
+    assert [path.name for path in folder.rglob('*')] == ['data']
+
+
+def flag_values(**given):
+    """What absl holds: None for what was not given."""
+    unset = {field.name: None for field in dataclasses.fields(Settings)} | {'private_baselines': False}
+    return types.SimpleNamespace(**(unset | given))
+
+
+def test_methods_and_private_variants_are_run_in_order_and_once():
+    runs = run.settings_of_flags(flag_values(method=['virtual', 'fedavg', 'virtual'], private=['none', 'residual']))
+    assert [settings.variant() for settings in runs] == ['virtual', 'virtual-residual', 'fedavg']
+    given = flag_values(method=['virtual', 'fedavg'], private=['joint'], private_baselines=True, rounds=7)
+    runs = run.settings_of_flags(given)
+    assert [settings.variant() for settings in runs] == ['virtual-joint', 'fedavg-joint']
+    assert {settings.rounds for settings in runs} == {7}
+
+
+def test_no_method_at_all_is_refused_with_the_known_ones():
+    with pytest.raises(VirtualTfError, match='method names nothing to run; known are fedavg, fedprox, virtual'):
+        run.settings_of_flags(flag_values(method=[]))
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+    """A small run of two methods with a flag file."""
+    folder = tmp_path_factory.mktemp('finished')
+    (folder / 'flags.txt').write_text('--rounds=2\n--epochs=1\n--clients_per_round=3\n--compile=graph\n')
+    process = start(f'--flagfile={folder}/flags.txt', '--method=virtual,fedavg,virtual', '--private=none',
+                    '--histogram_every=1', '--validation_fraction=0.2', f'--output_dir={folder}/out')
+    assert process.returncode == 0, process.stderr
+    return process, folder / 'out'
+
+
+def test_a_run_writes_one_folder_a_method_and_a_picture_of_all(finished):
+    _, out = finished
+    assert {path.name for path in out.iterdir()} == {'virtual', 'fedavg', 'learning_curves.png'}
+    for name in ('virtual', 'fedavg'):
+        files = {path.name for path in (out / name).iterdir() if not path.name.startswith('events.')}
+        assert files >= {'config.json', 'metrics.jsonl', 'summary.json', 'learning_curves.png'}
+    for picture in out.rglob('*.png'):
+        assert picture.read_bytes().startswith(b'\x89PNG')
+
+
+def test_metrics_are_strict_json_one_object_a_round(finished):
+    _, out = finished
+
+    def refuse(constant):
+        raise AssertionError(f'{constant} is no JSON')
+
+    for name in ('virtual', 'fedavg'):
+        rows = [json.loads(line, parse_constant=refuse)
+                for line in (out / name / 'metrics.jsonl').read_text().splitlines()]
+        assert [row['round'] for row in rows] == [1, 2]
+        for row in rows:
+            assert {'server/accuracy', 'server/cross_entropy', 'mt/accuracy', 'mt/cross_entropy', 'train/loss',
+                    'bytes_up', 'bytes_down', 'seconds'} <= set(row)
+
+
+def test_config_has_what_was_asked_for_and_the_methods_defaults(finished):
+    _, out = finished
+    virtual, fedavg = (json.loads((out / name / 'config.json').read_text())['settings']
+                       for name in ('virtual', 'fedavg'))
+    assert (virtual['rounds'], virtual['clients_per_round'], virtual['validation_fraction']) == (2, 3, 0.2)
+    assert virtual['server_lr'] != 1.0 and fedavg['server_lr'] == 1.0
+
+
+def test_the_summary_has_every_protocol(finished):
+    _, out = finished
+    summary = json.loads((out / 'virtual' / 'summary.json').read_text())
+    assert {'max', 'max_round', 'final', 'last_5', 'val', 'val_round', 'seconds'} <= set(summary)
+    rows = [json.loads(line) for line in (out / 'virtual' / 'metrics.jsonl').read_text().splitlines()]
+    assert summary['max']['server/accuracy'] == max(row['server/accuracy'] for row in rows)
+
+
+def test_events_have_scalars_histograms_and_the_hparams_session(finished):
+    _, out = finished
+    paths = [str(path) for path in (out / 'virtual').glob('events.out.tfevents.*')]
+    plugins = {}
+    for record in tf.data.TFRecordDataset(paths):
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
+            plugins.setdefault(value.metadata.plugin_data.plugin_name, set()).add(value.tag)
+    assert {'server/accuracy', 'mt/accuracy', 'train/loss', 'max/mt/accuracy'} <= plugins['scalars']
+    assert 'server_shared/dense_1/kernel/log10_snr' in plugins['histograms']
+    assert '_hparams_/session_start_info' in plugins['hparams']
+
+
+def test_the_output_ends_with_a_table_the_picture_and_how_to_look_inside(finished):
+    process, out = finished
+    lines = process.stdout.strip().splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(('virtual', 'fedavg'))] == ['virtual', 'fedavg']
+    assert str(out / 'learning_curves.png') in lines[-2]
+    assert lines[-1].endswith(f'tensorboard --logdir {out}')

@@ -1,0 +1,114 @@
+"""The driver as a process that is killed, stopped and starved."""
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from run_checks import assert_one_curve, assert_same_run, final_state, metrics
+
+ROOT = pathlib.Path(__file__).parent.parent
+ARGUMENTS = ('--dataset=watch', '--epochs=1', '--compile=graph', '--checkpoint_every=2', '--private=residual')
+
+
+def driver(folder, rounds, *more, limit=None):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    return subprocess.Popen(
+        [sys.executable, '-m', 'scripts.run', *ARGUMENTS, f'--rounds={rounds}', f'--output_dir={folder}', *more],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limited if limit else None)
+
+
+def wait_for_rounds(folder, rounds, process):
+    path = folder / 'virtual-residual' / 'metrics.jsonl'
+    while process.poll() is None and (not path.exists() or path.read_bytes().count(b'\n') < rounds):
+        time.sleep(0.01)
+
+
+def finish(process, seconds=300):
+    try:
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def play_and_kill(folder, rounds, kills, seed):
+    """Starts the driver until it ends by itself, killing it `kills` times; returns in which rounds that was."""
+    generator, killed = random.Random(seed), []
+    path = folder / 'virtual-residual' / 'metrics.jsonl'
+    while len(killed) < kills:
+        process = driver(folder, rounds, f'--store={generator.choice(["memory", "disk"])}')
+        target = min(rounds - 2, (killed or [0])[-1] + generator.randint(0, max(1, 2 * rounds // kills)))
+        wait_for_rounds(folder, target, process)
+        time.sleep(generator.uniform(0.0, 0.3))
+        assert process.poll() is None, finish(process)
+        process.kill()
+        finish(process)
+        killed.append(path.read_bytes().count(b'\n') if path.exists() else 0)
+    code, _, err = finish(driver(folder, rounds))
+    assert code == 0, err
+    return killed
+
+
+def compare_with_uninterrupted(tmp_path, rounds, kills, seed):
+    code, _, err = finish(driver(tmp_path / 'whole', rounds))
+    assert code == 0, err
+    killed = play_and_kill(tmp_path / 'killed', rounds, kills, seed)
+    assert len(killed) == kills
+    folders = [tmp_path / name / 'virtual-residual' for name in ('whole', 'killed')]
+    assert_same_run(*folders)
+    assert_one_curve(folders[1], rounds)
+
+
+def test_killed_at_random_moments_the_driver_comes_to_the_same_numbers(tmp_path):
+    compare_with_uninterrupted(tmp_path, rounds=12, kills=2, seed=0)
+
+
+@pytest.mark.slow
+def test_killed_a_dozen_times_the_driver_comes_to_the_same_numbers(tmp_path):
+    compare_with_uninterrupted(tmp_path, rounds=60, kills=12, seed=int.from_bytes(os.urandom(4)))
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, number):
+    process = driver(tmp_path, 1000)
+    wait_for_rounds(tmp_path, 1, process)
+    process.send_signal(number)
+    code, _, err = finish(process)
+    assert code == 128 + number
+    last = err.strip().splitlines()[-1]
+    played = len(metrics(tmp_path / 'virtual-residual'))
+    assert last == f'{number.name}: stopped after round {played} of 1000; the same command continues from there'
+    assert final_state(tmp_path / 'virtual-residual')[0] == played and 'Traceback' not in err
+
+
+def test_a_second_ctrl_c_ends_the_run_at_once(tmp_path):
+    process = driver(tmp_path, 1000, '--epochs=100000')     # a round of hours, in one compiled call
+    while not (tmp_path / 'virtual-residual' / 'config.json').exists():
+        time.sleep(0.1)
+    time.sleep(5.0)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process, seconds=10)
+    assert code == 130 and 'SIGINT: finishing the round; Ctrl-C ends it at once' in err
+
+
+def test_a_disk_that_takes_no_more_is_one_sentence_and_exit_code_1(tmp_path):
+    # A limit on the size of a file stands for the disk: a client's state of 370 kB does not fit.
+    code, _, err = finish(driver(tmp_path, 4, limit=200_000))
+    assert code == 1 and 'Traceback' not in err
+    assert 'failed (File too large); the last checkpoint is intact' in err.strip().splitlines()[-1]
+
+
+def test_an_output_folder_that_cannot_be_written_is_one_sentence_and_exit_code_2(tmp_path):
+    (tmp_path / 'file').touch()
+    code, _, err = finish(driver(tmp_path / 'file' / 'below', 4))
+    assert code == 2 and 'Traceback' not in err
+    assert err.strip().splitlines()[-1].startswith('error: output')
