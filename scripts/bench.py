@@ -1,9 +1,11 @@
 """Microseconds for one SGD step of one client, against the design of one Keras model a client.
 
-    python -m scripts.bench --output=results/bench.json
+    python -m scripts.bench --model=mlp,conv,lstm --output=results/bench.json
 
-All in one process, at the paper's MLP sizes: 10 clients × 500 examples, batch 20, 784-100-100-10. Columns are medians
-of several repeats, each a whole round after a warm-up, with the smallest and largest; the ratios compare medians.
+All in one process, at the paper's sizes: 10 clients, batch 20 of 28×28 images (mlp, conv) or 10 of 80 characters
+(lstm). Columns are medians of several repeats, each a whole round after a warm-up, with the smallest and largest; the
+ratios compare medians. Reference (a) trains one Keras model a client with `fit` from a cached tf.data pipeline, built
+and warmed before the clock starts: with TFP's layers where they exist, and with plain ones.
 """
 import os
 import pathlib
@@ -13,85 +15,78 @@ import time
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
-import tf_keras
 from absl import flags
 
-from scripts import bench_scale, entry
-from virtual_tf import experiments, streams
+from scripts import bench_scale, entry, keras_models
+from virtual_tf import experiments, files, streams
 from virtual_tf.data.federated import FederatedDataset, Split
 from virtual_tf.settings import make_settings
+from virtual_tf.types import VirtualTfError
 
-CLIENTS, EXAMPLES, BATCH, FEATURES, HIDDEN, CLASSES = 10, 500, 20, 784, 100, 10
+CLIENTS = 10
+# Examples a client, batch size; the costlier a step, the fewer are timed.
+SIZES = {'mlp': (500, 20), 'conv': (100, 20), 'lstm': (30, 10)}
+TOKENS, LENGTH, CLASSES = 87, 80, 10
 
+_MODELS = flags.DEFINE_list('model', ['mlp'], f'networks to measure, of {", ".join(SIZES)}')
 _EPOCHS = flags.DEFINE_integer('epochs', 5, 'epochs of a measured round', lower_bound=1)
 _REPEATS = flags.DEFINE_integer('repeats', 7, 'measured rounds', lower_bound=1)
 _SCALE = flags.DEFINE_bool('scale', False, 'also measure up to 10,000 clients, which takes minutes and 6 GB of disk')
 _OUTPUT = flags.DEFINE_string('output', None, 'json file to write')
 
 
-def make_dataset():
-    """Random images; the speed does not depend on what they show."""
-    generator = streams.make_generator(0)
-    pairs = [(generator.uniform(size=(EXAMPLES, FEATURES)).astype(np.float32),
-              generator.integers(0, CLASSES, EXAMPLES).astype(np.int32)) for _ in range(CLIENTS)]
-    split = Split.of(pairs)
-    return FederatedDataset('bench', tuple(map(str, range(CLIENTS))), split, split, CLASSES)
+def make_dataset(model, clients=CLIENTS):
+    """Random examples; the speed does not depend on what they show."""
+    generator, size = streams.make_generator(0), SIZES[model][0]
+
+    def examples():
+        if model == 'lstm':
+            return (generator.integers(0, TOKENS, (size, LENGTH), np.int32),
+                    generator.integers(1, TOKENS, (size, LENGTH), np.int32))
+        return (generator.uniform(size=(size, 28, 28, 1)).astype(np.float32),
+                generator.integers(0, CLASSES, size, np.int32))
+    split = Split.of([examples() for _ in range(clients)])
+    return FederatedDataset('bench', tuple(map(str, range(clients))), split, split,
+                            TOKENS if model == 'lstm' else CLASSES)
 
 
-def keras_model(bayesian):
-    """A client of the reference design: TFP layers by local reparameterisation, or their plain twins."""
-    if bayesian:
-        def dense(units, activation=None):
-            # Each weight's KL counts once, divided by the number of examples, as in the free energy.
-            return tfp.layers.DenseLocalReparameterization(
-                units, activation=activation, bias_posterior_fn=None,
-                kernel_divergence_fn=lambda q, p, _: tfp.distributions.kl_divergence(q, p) * (1e-5 / EXAMPLES))
-    else:
-        def dense(units, activation=None):
-            return tf_keras.layers.Dense(units, activation=activation, use_bias=False)
-    model = tf_keras.Sequential([dense(HIDDEN, 'relu'), dense(HIDDEN, 'relu'), dense(CLASSES)])
-    model.compile(tf_keras.optimizers.legacy.SGD(0.1),
-                  tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
-
-
-def time_keras(dataset, bayesian, epochs, repeats):
-    """One model a client, trained in turn with `fit` from a cached pipeline that is built and warm."""
-    models, pipelines = [], []
+def time_keras(model, dataset, bayesian, epochs, repeats):
+    """One Keras model a client, trained in turn."""
+    size, batch = SIZES[model]
+    networks, pipelines = [], []
     for i in range(CLIENTS):
-        x, y = dataset.train.client(i)
-        pipelines.append(tf.data.Dataset.from_tensor_slices((x, y)).cache().shuffle(EXAMPLES).batch(BATCH)
+        pipelines.append(tf.data.Dataset.from_tensor_slices(dataset.train.client(i)).cache().shuffle(size).batch(batch)
                          .prefetch(tf.data.AUTOTUNE))
-        models.append(keras_model(bayesian))
+        networks.append(keras_models.make(model, dataset.num_classes, bayesian, size))
 
     def play_round():
-        for model, pipeline in zip(models, pipelines):
-            model.fit(pipeline, epochs=epochs, verbose=0)
-    return measure(play_round, epochs, repeats)
+        for network, pipeline in zip(networks, pipelines):
+            network.fit(pipeline, epochs=epochs, verbose=0)
+    return measure(play_round, model, CLIENTS, epochs, repeats)
 
 
-def time_ours(dataset, method, epochs, repeats, **options):
+def time_ours(model, dataset, method, epochs, repeats, **options):
     """All clients in one compiled call, from the cohort to the trained weights."""
-    settings = make_settings({'method': method, 'dataset': 'bench', 'epochs': epochs, 'batch_size': BATCH,
-                              'clients_per_round': CLIENTS, **options})
+    clients = len(dataset.clients)
+    settings = make_settings({'method': method, 'model': model, 'dataset': 'bench', 'epochs': epochs,
+                              'batch_size': SIZES[model][1], 'clients_per_round': clients, **options})
     simulation = experiments.build(settings, dataset)
     state = simulation.start()
-    ids = np.arange(CLIENTS)
-    clients = state.clients.read(ids)
+    ids = np.arange(clients)
+    states = state.clients.read(ids)
 
     def play_round():
         cohort = dataset.cohort(ids, 1, settings)
-        proposals, _, _ = simulation.algorithm.client_update(state.server, clients, cohort)
-        tf.nest.flatten(proposals)[0].numpy()
-    return measure(play_round, epochs, repeats)
+        _, _, training = simulation.algorithm.client_update(state.server, states, cohort)
+        training.loss.numpy()
+    return measure(play_round, model, clients, epochs, repeats)
 
 
-def time_matmuls(dataset, epochs, repeats):
-    """The batched matmuls of a deterministic step alone: forward, to the inputs, to the weights."""
-    x = tf.constant(np.stack([dataset.train.client(i)[0][:BATCH] for i in range(CLIENTS)]))
-    sizes = [(FEATURES, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, CLASSES)]
-    kernels = [tf.fill([CLIENTS, *size], 0.01) for size in sizes]
+def time_matmuls(epochs, repeats):
+    """The batched matmuls of a deterministic MLP step alone: forward, to the inputs, to the weights."""
+    size, batch = SIZES['mlp']
+    x = tf.fill([CLIENTS, batch, 784], 0.5)
+    kernels = [tf.fill([CLIENTS, *shape], 0.01) for shape in ((784, 100), (100, 100), (100, 10))]
 
     @tf.function(jit_compile=True, autograph=False)
     def play(kernels):
@@ -106,13 +101,14 @@ def time_matmuls(dataset, epochs, repeats):
                 if i:
                     outputs = tf.matmul(outputs, kernels[i], transpose_b=True)
             return (t + 1, *products)
-        return tf.while_loop(lambda t, *_: t < epochs * EXAMPLES // BATCH, step, (0, *kernels))[1]
-    return measure(lambda: play(kernels).numpy(), epochs, repeats)
+        return tf.while_loop(lambda t, *_: t < epochs * size // batch, step, (0, *kernels))[1]
+    return measure(lambda: play(kernels).numpy(), 'mlp', CLIENTS, epochs, repeats)
 
 
-def measure(play_round, epochs, repeats):
+def measure(play_round, model, clients, epochs, repeats):
     """Microseconds per client step of `repeats` rounds, after one that compiles and one that warms up."""
-    steps = CLIENTS * epochs * EXAMPLES // BATCH
+    size, batch = SIZES[model]
+    steps = clients * epochs * size // batch
     times = []
     for i in range(repeats + 2):
         started = time.perf_counter()
@@ -122,30 +118,49 @@ def measure(play_round, epochs, repeats):
     return {'median': statistics.median(times), 'min': min(times), 'max': max(times)}
 
 
+def compare(model, epochs, repeats):
+    """Rows and ratios of one network."""
+    dataset = make_dataset(model)
+    rows = {
+        '(a) Keras model a client, plain layers': time_keras(model, dataset, False, epochs, repeats),
+        '(b) VIRTUAL, no private path': time_ours(model, dataset, 'virtual', epochs, repeats, private='none'),
+        '(b) VIRTUAL, residual private path': time_ours(model, dataset, 'virtual', epochs, repeats, private='residual'),
+        '(c) FedAvg': time_ours(model, dataset, 'fedavg', epochs, repeats)}
+    plain, virtual, _, fedavg = (row['median'] for row in rows.values())
+    ratios = {'(b)/(c)': virtual / fedavg, '(a plain)/(c)': plain / fedavg}
+    if keras_models.has_bayesian(model):
+        rows['(a) Keras model a client, TFP layers'] = row = time_keras(model, dataset, True, epochs, repeats)
+        ratios['(a)/(b)'] = row['median'] / virtual
+    if model == 'mlp':
+        rows['bare matmuls of a FedAvg step'] = row = time_matmuls(epochs, repeats)
+        ratios['(c)/matmuls'] = fedavg / row['median']
+    if model == 'lstm':
+        rows['(c) FedAvg, one client a call'] = row = time_ours(
+            model, make_dataset(model, 1), 'fedavg', epochs, repeats)
+        ratios['10 single steps/1 stacked'] = row['median'] / fedavg
+    return {'microseconds': rows, 'ratios': ratios}
+
+
 def main(_):
     epochs, repeats = _EPOCHS.value, _REPEATS.value
-    dataset = make_dataset()
-    rows = {
-        '(a) Keras model a client, TFP layers, fit': time_keras(dataset, True, epochs, repeats),
-        '(a) the same, plain layers': time_keras(dataset, False, epochs, repeats),
-        '(b) VIRTUAL, no private path': time_ours(dataset, 'virtual', epochs, repeats, private='none'),
-        '(b) VIRTUAL, residual private path': time_ours(dataset, 'virtual', epochs, repeats, private='residual'),
-        '(c) FedAvg': time_ours(dataset, 'fedavg', epochs, repeats),
-        'bare matmuls of a FedAvg step': time_matmuls(dataset, epochs, repeats),
-    }
-    median = [row['median'] for row in rows.values()]
-    ratios = {'(a)/(b)': median[0] / median[2], '(b)/(c)': median[2] / median[4], '(c)/matmuls': median[4] / median[5]}
-    print(f'{"microseconds per client step":42}{"median":>9}{"min":>9}{"max":>9}')
-    for name, row in rows.items():
-        print(f'{name:42}{row["median"]:9.0f}{row["min"]:9.0f}{row["max"]:9.0f}')
-    print('  '.join(f'{name} = {value:.2f}' for name, value in ratios.items()))
+    unknown = [model for model in _MODELS.value if model not in SIZES]
+    if unknown:
+        raise VirtualTfError(f'model {unknown[0]!r} is unknown; known are {", ".join(SIZES)}')
+    output = pathlib.Path(_OUTPUT.value).expanduser() if _OUTPUT.value else None
+    if output:
+        files.check_writable(output.parent, 'output')   # now, not after minutes
+    results = {}
+    for model in _MODELS.value:
+        results[model] = compare(model, epochs, repeats)
+        print(f'{model + ", microseconds per client step":42}{"median":>9}{"min":>9}{"max":>9}')
+        for name, row in results[model]['microseconds'].items():
+            print(f'{name:42}{row["median"]:9.0f}{row["min"]:9.0f}{row["max"]:9.0f}')
+        print('  '.join(f'{name} = {value:.2f}' for name, value in results[model]['ratios'].items()) + '\n', flush=True)
     scale = {'scale': bench_scale.scale_table()} if _SCALE.value else {}
-    if _OUTPUT.value:
-        experiments.write_json(pathlib.Path(_OUTPUT.value), {
-            'sizes': {'clients': CLIENTS, 'examples': EXAMPLES, 'batch': BATCH, 'epochs': epochs, 'repeats': repeats,
-                      'layers': [FEATURES, HIDDEN, HIDDEN, CLASSES]},
-            'machine': {'cores': os.cpu_count(), 'processor': platform.machine()},
-            'microseconds': rows, 'ratios': ratios, **scale})
+    if output:
+        experiments.write_json(output, {
+            'sizes': {'clients': CLIENTS, 'examples and batch': SIZES, 'epochs': epochs, 'repeats': repeats},
+            'machine': {'cores': os.cpu_count(), 'processor': platform.machine()}, **results, **scale})
 
 
 if __name__ == '__main__':

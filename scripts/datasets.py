@@ -8,7 +8,8 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import data, data_plots, paper
+from virtual_tf import data, data_plots, files, paper
+from virtual_tf.data.download import DATA_DIR
 from virtual_tf.data.federated import DataError
 from virtual_tf.settings import make_settings
 from virtual_tf.types import VirtualTfError
@@ -32,7 +33,7 @@ _HEAD = (f'{"":14}{"paper":^32}{"here, train":^34}{"here, train + test":^32}\n'
 def define_flags():
     flags.DEFINE_list('datasets', None, f'data sets to show, of {", ".join(data.LOADERS)}, leaf:PATH and npz:PATH '
                       '[all that are here]')
-    flags.DEFINE_string('data_dir', '~/.cache/virtual_tf', 'root with one folder of raw files a data set')
+    flags.DEFINE_string('data_dir', DATA_DIR, 'root with one folder of raw files a data set')
     flags.DEFINE_string('output', 'runs/datasets.png', 'the picture to write')
     flags.DEFINE_bool('download', False, 'fetch raw files that are not under data_dir')
     flags.DEFINE_integer('seed', 0, 'seed of splits and selections')
@@ -56,7 +57,7 @@ def row(name, dataset):
 
 
 def load(values):
-    """({name: FederatedDataset}, {name: why it is not here})"""
+    """({name: FederatedDataset}, {name: why it could not be loaded})"""
     datasets, missing = {}, {}
     for name in values.datasets or data.LOADERS:
         settings = make_settings({'dataset': name, 'seed': values.seed, 'max_clients': values.max_clients,
@@ -71,6 +72,8 @@ def load(values):
 
 def main(_):
     values = flags.FLAGS
+    picture = pathlib.Path(values.output).expanduser()
+    files.check_writable(picture.parent, 'output')
     datasets, missing = load(values)
     if not datasets:
         raise VirtualTfError('; '.join(missing.values()))
@@ -83,9 +86,7 @@ def main(_):
         if remarks:
             print(f'{name}: {"; ".join(remarks)}')
     for name, reason in missing.items():
-        print(f'{name} is not here: {reason}')
-    picture = pathlib.Path(values.output).expanduser()
-    picture.parent.mkdir(parents=True, exist_ok=True)
+        print(f'{name}: {reason}')
     data_plots.clients(datasets, picture)
     print(f'\npicture: {picture}')
 

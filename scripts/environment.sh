@@ -5,18 +5,21 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 prepare() {
     local wanted stamp=.venv/installed
-    wanted=$(cat "$@" setup.py | sha256sum)
+    wanted=$(sha256sum "$@" setup.py)
     if [ ! -x .venv/bin/python ]; then
         command -v python3.11 >/dev/null || { echo 'error: Python 3.11 is needed; install it and try again' >&2; exit 2; }
         python3.11 -m venv .venv
     fi
-    # The larger set contains the smaller, so installing for the tests also serves the quickstart.
-    if ! grep -qsxF "$wanted" "$stamp"; then
+    # A line for each file of the last installation: that for the tests also serves the quickstart, whose files are
+    # among its own.
+    touch "$stamp"
+    if grep -qvxFf "$stamp" <<< "$wanted"; then
         echo "installing $* into .venv"
         local arguments=()
         for file in "$@"; do arguments+=(-r "$file"); done
+        : > "$stamp"   # what an installation that fails leaves behind is nobody's
         .venv/bin/python -m pip install --quiet --disable-pip-version-check "${arguments[@]}"
-        echo "$wanted" >> "$stamp"
+        echo "$wanted" > "$stamp"
     fi
     export PATH="$PWD/.venv/bin:$PATH" TF_CPP_MIN_LOG_LEVEL=3
 }

@@ -12,11 +12,14 @@ from absl import flags
 from scripts import entry
 from virtual_tf import data, experiments, models, plots
 from virtual_tf.algorithms import ALGORITHMS
-from virtual_tf.settings import Settings, make_settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.data.download import DATA_DIR
+from virtual_tf.settings import BASELINE, OF_MODEL, PRESETS, Settings, make_settings
+from virtual_tf.types import Interrupted, VirtualTfError
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
 _LISTS = ('method', 'private', 'seed')
+# Settings whose default is not the same for every run.
+_VARYING = set().union(*PRESETS.values(), BASELINE, *OF_MODEL.values())
 _TITLES = ('S acc %', 'MT acc %', 'S xent', 'MT xent', 'S acc %', 'MT acc %')
 _WIDTHS = (13, 13, 13, 13, 14, 13)
 
@@ -25,18 +28,27 @@ def define_flags():
     """A flag for every setting; lists for what one command compares."""
     flags.DEFINE_list('method', ['virtual'], f'methods to run, of {", ".join(ALGORITHMS)}')
     flags.DEFINE_list('private', None, 'private weights φ_i of virtual: none, joint (the paper), residual; several run '
-                      'one after the other')
+                      f'one after the other {_default("private")}')
     flags.DEFINE_list('seed', ['0'], 'seeds of everything random; several run one after the other')
     flags.DEFINE_bool('private_baselines', False, 'give the baselines the private path too')
-    flags.DEFINE_string('data_dir', '~/.cache/virtual_tf', 'root with one folder of raw files a data set')
+    flags.DEFINE_string('data_dir', DATA_DIR, 'root with one folder of raw files a data set')
     flags.DEFINE_string('output_dir', 'runs', 'root of the folders, one a method and variant, that this run writes')
     flags.DEFINE_list('plugins', [], 'Python files to run first, which register models of your own (docs/models.md)')
     flags.DEFINE_bool('resume', True, 'continue a run with the same settings that output_dir holds, else replace it')
     for field in dataclasses.fields(Settings):
         if field.name not in _LISTS:
-            kind = field.type if isinstance(field.type, type) else eval(field.type)
             choices = f' ({", ".join(field.metadata["choices"])})' if field.metadata['choices'] else ''
-            _DEFINE[kind](field.name, None, f'{field.metadata["help"]}{choices} [{field.default}]')
+            _DEFINE[field.type](field.name, None, f'{field.metadata["help"]}{choices} {_default(field.name)}')
+
+
+def _default(name):
+    return f'[{getattr(Settings, name)}{"; by preset, method and model" if name in _VARYING else ""}]'
+
+
+def load_plugins(values):
+    """Runs the files of --plugins, before anything asks for the models that they register."""
+    for path in values.plugins:
+        models.load_plugin(path)
 
 
 def settings_of_flags(values):
@@ -99,10 +111,19 @@ def _cell(seeds, protocol, key):
     return f'{factor * values.mean():.{digits}f}{spread}'
 
 
+def play(settings, dataset, folder, resume):
+    """experiments.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
+    # Around each run alone: Python itself interrupts what comes between, such as a download.
+    with entry.stop_on_signals() as stop:
+        outcome = experiments.run(settings, dataset, folder, resume=resume, stop=stop)
+        if stop():
+            raise Interrupted(f'stopped after the last round of {folder}; the same command continues from there')
+    return outcome
+
+
 def main(_):
     values = flags.FLAGS
-    for path in values.plugins:
-        models.load_plugin(path)
+    load_plugins(values)
     runs = settings_of_flags(values)
     root = pathlib.Path(values.output_dir).expanduser()
     for settings in runs:
@@ -113,17 +134,15 @@ def main(_):
                 f'all {done} rounds are there' if done == settings.rounds else f'continues after round {done}')
                 + '; --noresume starts anew')
     summaries, histories = [], {}
-    with entry.stop_on_signals() as stop:
-        for _, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
-            of_seed = list(of_seed)
-            dataset = data.load(values.data_dir, of_seed[0])
-            for settings in of_seed:
-                experiments.check_fits(settings, dataset)
-            for settings in of_seed:
-                summary, history = experiments.run(
-                    settings, dataset, folder_of(root, settings, runs), resume=values.resume, stop=stop)
-                summaries.append(summary)
-                histories.setdefault(settings.variant(), []).append(history)
+    for _, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
+        of_seed = list(of_seed)
+        dataset = data.load(values.data_dir, of_seed[0])
+        for settings in of_seed:
+            experiments.check_fits(settings, dataset)
+        for settings in of_seed:
+            summary, history = play(settings, dataset, folder_of(root, settings, runs), values.resume)
+            summaries.append(summary)
+            histories.setdefault(settings.variant(), []).append(history)
     results = report(runs, summaries, dataset)
     experiments.write_json(root / 'results.json', results)
     picture = root / 'learning_curves.png'

@@ -14,7 +14,7 @@ import numpy as np
 from absl import flags
 
 from scripts import entry, run
-from virtual_tf import data, experiments, paper, plots, snr
+from virtual_tf import data, experiments, files, paper, plots, snr
 from virtual_tf.settings import Settings, make_settings
 from virtual_tf.types import VirtualTfError
 
@@ -48,6 +48,7 @@ class Row(NamedTuple):
 
 def define_flags():
     run.define_flags()
+    flags.adopt_module_key_flags(run)   # so that --help lists them
     flags.DEFINE_list('seeds', ['0', '1', '2'], 'seeds that the numbers are averaged over')
     flags.DEFINE_list('sparsities', ['0', '50', '75', '90'], 'percent pruned, for both variants')
     flags.DEFINE_list('feedback_sparsities', ['75', '90'], 'percent pruned in the rows with error feedback')
@@ -86,19 +87,19 @@ def settings_of(values, row, seed):
 
 
 def play(values, rows, seeds, root):
-    """Plays the runs that have no summary.json; one that has must be of the same settings."""
+    """Plays the runs that have no summary.json, all with --noresume; one that has must be of the same settings."""
     plan = {(row, seed): settings_of(values, row, seed) for seed in seeds for row in rows}
+    files.check_writable(root)
     datasets = {}
-    with entry.stop_on_signals() as stop:
-        for (row, seed), settings in plan.items():
-            folder = root / row.folder(seed)
-            if (folder / 'summary.json').exists():
-                check_same(settings, folder)
-                continue
-            if seed not in datasets:
-                datasets = {seed: data.load(values.data_dir, settings)}
-            print(f'{LABELS[row.kind]}, {row.prune} % pruned, seed {seed}: {folder}', flush=True)
-            experiments.run(settings, datasets[seed], folder, resume=values.resume, stop=stop)
+    for (row, seed), settings in plan.items():
+        folder = root / row.folder(seed)
+        if values.resume and (folder / 'summary.json').exists():
+            check_same(settings, folder)
+            continue
+        if seed not in datasets:
+            datasets = {seed: data.load(values.data_dir, settings)}
+        print(f'{LABELS[row.kind]}, {row.prune} % pruned, seed {seed}: {folder}', flush=True)
+        run.play(settings, datasets[seed], folder, values.resume)
 
 
 def check_same(settings, folder):
@@ -107,9 +108,7 @@ def check_same(settings, folder):
     differences = settings.differences(stored)
     if settings.rounds != stored.get('rounds'):
         differences['rounds'] = stored.get('rounds'), settings.rounds
-    if differences:
-        named = ', '.join(f'{name} = {now!r} (there: {then!r})' for name, (then, now) in differences.items())
-        raise VirtualTfError(f'{folder} holds a run with other settings: {named}; use another output_dir')
+    experiments.check_same(differences, folder)
 
 
 def read(folder):
@@ -221,8 +220,8 @@ def verdict(holds):
 
 def distributions(rows, seeds, root):
     """Draws the SNR of both variants without pruning and returns the sentences on it."""
-    found = {LABELS[row.kind]: snr.load([root / row.folder(seed) for seed in seeds])
-             for row in rows if row.prune == 0 and row.kind in ('virtual', 'fedavg_init')}
+    found = {LABELS[row.kind]: counts for row in rows if row.prune == 0 and row.kind in ('virtual', 'fedavg_init')
+             and (counts := snr.load([root / row.folder(seed) for seed in seeds]))}
     if not found:
         return ''
     plots.snr_cdfs({label: snr.shares(counts) for label, counts in found.items()}, snr.GRID, root / snr.PICTURE)
@@ -231,6 +230,7 @@ def distributions(rows, seeds, root):
 
 def main(_):
     values = flags.FLAGS
+    run.load_plugins(values)
     rows, seeds = rows_of_flags(values), integers('seeds', values.seeds)
     if not seeds:
         raise VirtualTfError('seeds must name at least one seed, such as --seeds=0,1,2')

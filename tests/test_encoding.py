@@ -122,11 +122,14 @@ def test_the_traffic_of_a_round_is_the_length_of_its_messages():
     deltas['w'].chi[2] = np.nan          # dropped: nothing of it travels
     accepted = np.array([True, True, False, True])
     one = {i: {'w': Pair(*(part[i] for part in deltas['w']))} for i in np.flatnonzero(accepted)}
-    traffic = encoding.traffic(server, deltas, accepted, 'float32')
+    shrink = {'w': np.where(np.arange(15).reshape(5, 3) == 7, 0.25, 1.0).astype(np.float32)}
+    traffic = encoding.traffic(server, deltas, shrink, accepted, 'float32')
     assert traffic == {'bytes_up': sum(len(encode(delta)) for delta in one.values()),
-                       'bytes_down': 4 * len(encode(server)),
+                       # All four receive the server's state, the accepted three also r.
+                       'bytes_down': 4 * len(encode(server)) + 3 * len(encode({'w': 1 - shrink['w']})),
                        # 3 clients, 2 positions, χ and ξ
                        'parameters_up': 12}
+    assert encoding.traffic(server, deltas, {}, accepted, 'float32')['bytes_down'] == 4 * len(encode(server))
 
 
 @pytest.mark.parametrize('array, reason', [

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,6 +8,7 @@ from toys import make_dataset, make_network, make_settings
 
 from virtual_tf import evaluation, models
 from virtual_tf.algorithms import ALGORITHMS
+from virtual_tf.data.federated import Split
 from virtual_tf.streams import Stream, fold_in, make_keys
 
 tfd = tfp.distributions
@@ -97,3 +100,20 @@ def test_a_summary_weighs_clients_by_their_test_targets():
     assert summary['accuracy'] == 0.8 and summary['cross_entropy'] == 1.3
     # Accuracies 1 and 3/4 with weights 2 and 8: mean 0.8, variance (2·0.04 + 8·0.0025)/10 = 0.01.
     np.testing.assert_allclose(summary['accuracy_std'], 0.1)
+
+
+@pytest.mark.parametrize('per_call', [0, 2])
+def test_each_client_samples_by_a_key_of_its_own(setting, per_call):
+    dataset, network, settings, algorithm, server, clients = setting
+    settings = dataclasses.replace(settings, eval_samples=2, clients_per_call=per_call)
+    evaluator = evaluation.Evaluator(network, algorithm, dataset.test, settings)
+    together = evaluator.clients(clients, np.arange(4))
+    for i in range(4):
+        one = tf.nest.map_structure(lambda value, i=i: value[i:i + 1], clients)
+        np.testing.assert_allclose(evaluator.clients(one, np.array([i])).loss, together.loss[i:i + 1], rtol=1e-5)
+    # The same model on the same data under another client's key draws other weights.
+    same = evaluation.Evaluator(network, algorithm, Split.of([dataset.test.client(0)] * 2), settings)
+    twins = tf.nest.map_structure(lambda value: tf.repeat(value[:1], 2, axis=0), clients)
+    first, second = same.clients(twins, np.arange(2)).loss
+    assert first != pytest.approx(second, rel=1e-3)
+    assert np.array_equal(evaluator.server(server).loss, evaluator.server(server).loss)

@@ -1,8 +1,9 @@
 import pytest
 import tensorflow as tf
 from tensorboard.compat.proto.event_pb2 import Event
+from toys import make_settings
 
-from virtual_tf import events
+from virtual_tf import events, hooks
 
 
 def write(folder, steps, extra=()):
@@ -48,3 +49,19 @@ def test_half_a_record_at_the_end_hurts_nobody(tmp_path, cut):
 def test_nothing_is_left_of_a_run_that_starts_again(tmp_path):
     write(tmp_path, (1, 2))
     assert events.trim(tmp_path, 0) == set() and not list(tmp_path.iterdir())
+
+
+def full_disk(*_):
+    raise tf.errors.ResourceExhaustedError(None, None, 'No space left on device')
+
+
+def test_a_full_disk_is_an_oserror_whoever_writes(tmp_path, monkeypatch):
+    write(tmp_path, (1, 2))
+    hook = hooks.TensorBoard(tmp_path, make_settings())
+    hook._writer.flush()
+    monkeypatch.setattr(hook._writer, 'close', full_disk)
+    with pytest.raises(OSError, match='No space left'):
+        hook.close()
+    monkeypatch.setattr(tf.io.TFRecordWriter, 'write', full_disk)
+    with pytest.raises(OSError, match='No space left'):
+        events.trim(tmp_path, 2)

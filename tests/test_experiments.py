@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import json
 import re
@@ -81,3 +82,12 @@ def test_checking_an_output_folder_makes_none(tmp_path):
     with pytest.raises(VirtualTfError, match=r'output folder .*/taken/run cannot be written'):
         experiments.check_folder(make_settings(), tmp_path / 'taken' / 'run')
     assert (tmp_path / 'taken').read_text() == 'mine'
+
+
+def test_checking_a_folder_leaves_what_another_command_has_begun(tmp_path, monkeypatch):
+    def write_meanwhile(folder):
+        (folder.parent / 'other').mkdir()
+        return contextlib.nullcontext()
+    monkeypatch.setattr(experiments.files, 'locked', write_meanwhile)
+    assert experiments.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
+    assert [path.name for path in (tmp_path / 'new').iterdir()] == ['other']

@@ -25,13 +25,13 @@ def test_the_papers_perceptron_has_two_hidden_layers_of_100_units_and_no_biases(
     network = models.build('mlp', (28, 28, 1), 10)
     assert network.shapes() == {'dense_1/kernel': (784, 100), 'dense_2/kernel': (100, 100), 'dense_3/kernel': (100, 10)}
     assert network.gate_shapes() == {'dense_1': (100,), 'dense_2': (100,), 'dense_3': (10,)}
-    # ALGORITHM.md, section 5, row 17
+    # 784·100 + 100·100 + 100·10
     assert sum(int(np.prod(shape)) for shape in network.shapes().values()) == 89_400
     biased = models.build('mlp', (28, 28, 1), 10, use_bias=True).shapes()
     assert biased['dense_2/bias'] == (100,) and biased['dense_3/bias'] == (10,)
 
 
-def test_logits_are_those_of_section_4_written_out():
+def test_logits_are_the_forward_pass_of_the_models_docstring_written_out():
     network = make_network(hidden=(4,), use_bias=True)
     weights = random_weights(network, clients=2)
     x = np.random.default_rng(1).normal(size=(2, 5, 3))
@@ -80,7 +80,8 @@ def test_initial_means_depend_on_the_clients_key_alone():
     together = models.initial_means(network, keys, 'glorot', 0.0)
     alone = models.initial_means(network, keys[1:2], 'glorot', 0.0)
     for name in network.shapes():
-        assert np.array_equal(together[name][1:2], alone[name])
+        # erfinv is rounded by the vector unit or by the scalar one, by position: an ulp between cohorts.
+        np.testing.assert_allclose(together[name][1:2], alone[name], rtol=1e-6)
         assert not np.any(together[name][0] == together[name][1])
 
 

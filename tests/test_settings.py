@@ -11,7 +11,7 @@ BOUNDS = (
     ('server_lr', 0.0, 1e-9), ('server_lr', 10.1, 10.0), ('damping', 0.0, 1e-9), ('damping', 1.01, 1.0),
     ('kl_weight', -1e-9, 0.0), ('l2', -1e-9, 0.0), ('prior_scale', 0.0, 1e-3), ('init_scale', 0.0, 0.01),
     ('mean_init_scale', -1e-9, 0.0), ('gate_init', 0.0, 1e-3), ('private_mean_scale', -1e-9, 0.0),
-    ('private_scale', 0.0, 1e-3), ('min_precision', 0.0, 1e-9), ('max_precision_drop', 0.0, 1e-3),
+    ('private_scale', 0.0, 2e-3), ('min_precision', 0.0, 1e-9), ('max_precision_drop', 0.0, 1e-3),
     ('max_precision_drop', 1.1, 1.0), ('min_scale', 0.0, 1e-6), ('max_scale', 0.0, 0.06), ('eval_samples', -1, 0),
     ('validation_fraction', -0.1, 0.0), ('validation_fraction', 0.95, 0.9), ('histogram_every', -1, 0),
     ('synthetic_alpha', -0.1, 0.0), ('synthetic_beta', -0.1, 0.0), ('synthetic_clients', 0, 1),
@@ -67,10 +67,16 @@ def test_no_damping_is_refused_with_the_reason():
     ({'init_scale': 0.2, 'min_precision': 30.0}, 'init_scale = 0.2 starts below min_precision'),
     ({'init_scale': 0.05, 'max_scale': 0.04}, 'outside'),
     ({'init_scale': 0.05, 'min_scale': 0.06}, 'outside'),
+    ({'private_scale': 0.001, 'private': 'residual'}, 'private_scale = 0.001 is outside'),
+    ({'private_scale': 2.0, 'private': 'joint'}, 'private_scale = 2.0 is outside'),
     ({'parameterisation': 'natural', 'private': 'residual'}, 'use private=none')])
 def test_settings_that_contradict_each_other_are_refused(given, message):
     with pytest.raises(VirtualTfError, match=message):
         make_settings(given)
+
+
+def test_a_private_scale_that_nobody_uses_is_not_looked_at():
+    assert make_settings({'private_scale': 2.0, 'private': 'none'}).private_scale == 2.0
 
 
 def test_settings_cannot_be_changed():

@@ -90,6 +90,7 @@ def test_a_client_that_gets_nan_is_dropped_named_and_the_run_goes_on(method, cap
     assert len(warnings) == settings.rounds and all("'client b'" in text for text in warnings)
     assert [row['dropped_clients'] for row in history] == [1, 1, 1]
     assert all(np.isfinite(value) for row in history for value in row.values())
+    assert [i for i in range(4) if i in state.clients] == [0, 2, 3]
     start = simulation.start()
     bad, fresh = state.clients.read([1]), start.clients.read([1])
     if method == 'virtual':
@@ -154,10 +155,12 @@ def test_metrics_of_a_round_have_the_promised_keys(played):
 def test_bytes_are_two_floats_a_weight_and_client_each_way(played):
     simulation, _, history = played
     weights = sum(int(np.prod(shape)) for shape in simulation.network.shapes().values())
-    # Two of four clients a round: χ and ξ in float32, whatever they keep for themselves; a message has a header.
+    # Two of four clients a round: χ and ξ in float32, whatever they keep for themselves; a message has a header. Down
+    # goes a second message, r, which has nothing but its header where no precision was shrunk.
     plain = 2 * weights * 2 * 4
     for row in history:
-        assert all(plain <= row[key] < plain + 2 * 100 for key in ('bytes_up', 'bytes_down'))
+        assert plain <= row['bytes_up'] < plain + 2 * 100
+        assert row['shrunk_precisions'] or plain <= row['bytes_down'] < plain + 2 * 200
 
 
 def test_train_metrics_are_means_over_the_clients_weighted_by_size():

@@ -67,17 +67,18 @@ def decode(data, like):
     return _pack(like, decoded)
 
 
-def traffic(server, deltas, accepted, values):
+def traffic(server, deltas, shrink, accepted, values):
     """bytes_up, bytes_down and parameters_up of a round: lengths of real messages, and numbers that are not zero.
 
     server: the state that each selected client receives, always float32; deltas: leaves [C, …], of which those of
-    accepted clients [C] travel.
+    accepted clients [C] travel. Those clients also hear r, as 1 − r, which is zero nearly everywhere.
     """
     stacked = flatten(deltas)
     sent = [{name: tuple(array[i] for array in arrays) for name, arrays in stacked.items()}
             for i in np.flatnonzero(accepted)]
+    confirmation = len(encode({name: 1.0 - np.asarray(r) for name, r in shrink.items()})) if shrink else 0
     return {'bytes_up': sum(len(encode(message, values)) for message in sent),
-            'bytes_down': len(encode(server)) * len(accepted),
+            'bytes_down': len(encode(server)) * len(accepted) + confirmation * len(sent),
             'parameters_up': sum(int(np.count_nonzero(part)) for message in sent
                                  for parts in message.values() for part in parts)}
 

@@ -38,7 +38,7 @@ class Evaluator:
         self._split = split
         self._targets = split.targets()
         self._samples, self._clients_per_call = settings.eval_samples, settings.clients_per_call
-        self._keys = streams.make_keys(settings.seed, EVALUATION)
+        self._seed = settings.seed
         self._server = self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
         self._chunks = [(tf.constant(split.x[start:start + _CHUNK])[tf.newaxis],
@@ -47,7 +47,8 @@ class Evaluator:
 
     def server(self, state):
         """Scores of the server's model on every client's data [K]."""
-        parts = [self._server(state, x, y) for x, y in self._chunks]
+        keys = streams.make_keys(self._seed, EVALUATION)
+        parts = [self._server(state, x, y, keys) for x, y in self._chunks]
         loss, hits = (np.concatenate([part[i].numpy()[0] for part in parts]) for i in range(2))
         totals = [np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)]) for values in (loss, hits)]
         return Scores(*(np.diff(total[self._split.offsets]) for total in totals), self._targets)
@@ -56,15 +57,17 @@ class Evaluator:
         """Scores of these clients' own models on their own data [C]."""
         sizes = self._split.sizes()
         groups = in_groups(sizes[ids], self._clients_per_call)
-        loss, hits = ungroup([self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())))
-                              for rows in groups], groups)
+        keys = streams.make_keys(self._seed, EVALUATION, ids=ids)
+        loss, hits = ungroup([
+            self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())), keys[rows])
+            for rows in groups], groups)
         return Scores(*(values.numpy().sum(axis=1, dtype=np.float64) for values in (loss, hits)), self._targets[ids])
 
     def _compile(self, network, model):
         @tf.function(autograph=False)
-        def score(state, x, y):
+        def score(state, x, y, keys):
             """Loss and hits of each example [C, B], summed over its targets."""
-            log_probabilities = predict(network, model(state), x, self._samples, self._keys)
+            log_probabilities = predict(network, model(state), x, self._samples, keys)
             real = tf.cast(y >= 0, tf.float32)
             label = tf.maximum(y, 0)
             loss = -real * tf.gather(log_probabilities, label, batch_dims=label.shape.rank)
@@ -75,10 +78,10 @@ class Evaluator:
 
 
 def predict(network, weights, x, samples, keys):
-    """log p(y | x) [C, B, …, classes]: at the mean weights, or averaged over weight samples."""
+    """log p(y | x) [C, B, …, classes]: at the mean weights, or averaged over weight samples by the keys [C, 2]."""
     if not samples:
         return tf.nn.log_softmax(models.logits(network, weights, x))
-    keys = tf.broadcast_to(tf.constant(keys), [x.shape[0], 2])
+    keys = tf.convert_to_tensor(keys)
     draws = [tf.nn.log_softmax(models.logits(network, weights, x, streams.Stream(streams.fold_in(keys, i))))
              for i in range(samples)]
     return tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(samples).astype(np.float32)

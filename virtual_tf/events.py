@@ -11,13 +11,19 @@ _SCALAR = 'seconds'   # of every round
 
 
 @contextlib.contextmanager
-def writing(writer, step):
-    """The writer as default; a full disk is an OSError here as it is elsewhere."""
+def disk_errors():
+    """A full disk is an OSError here as it is elsewhere."""
     try:
-        with writer.as_default(step=step):
-            yield
+        yield
     except tf.errors.OpError as error:
         raise OSError(errno.EIO, error.message) from error
+
+
+@contextlib.contextmanager
+def writing(writer, step):
+    """The writer as default, with disk_errors."""
+    with disk_errors(), writer.as_default(step=step):
+        yield
 
 
 def trim(folder, last):
@@ -28,7 +34,7 @@ def trim(folder, last):
                 if _belongs(event := Event.FromString(record), last)]
         rounds |= {event.step for _, event in kept for value in event.summary.value if value.tag == _SCALAR}
         temporary = path.with_name(f'trimmed.{path.name}')
-        with tf.io.TFRecordWriter(str(temporary)) as writer:
+        with disk_errors(), tf.io.TFRecordWriter(str(temporary)) as writer:
             for record, _ in kept:
                 writer.write(record)
         if any(event.HasField('summary') for _, event in kept):

@@ -17,6 +17,7 @@ from virtual_tf.types import Interrupted, RunError, VirtualTfError
 
 # Which compiler runs the client loop faster, by measurement (BUILD_NOTES.md).
 FASTER_COMPILER = {'mlp': 'xla'}
+_WAY_OUT = '--noresume replaces that run, another output_dir keeps both'
 _PACKAGES = ('tensorflow', 'tensorflow-probability', 'tf-keras', 'numpy')
 
 
@@ -75,22 +76,25 @@ def check_folder(settings, folder, resume=True):
     files.check_writable(folder)
     with files.locked(folder):
         found = checkpoint.Checkpoints(folder / 'checkpoints').newest(with_clients=False) if resume else None
-    for parent in missing:
-        parent.rmdir()   # made for the check alone; nothing is left behind if another check fails
+    # Made for the check alone, nothing is left behind if another check fails; unless another command uses it by now.
+    with contextlib.suppress(OSError):
+        for parent in missing:
+            parent.rmdir()
     if found is None:
         return 0
-    _check_continues(_with_compiler(settings), found, found.identity['data'], folder)
+    _check_continues(_with_compiler(settings), found, found.identity, folder)
     return found.round
 
 
 def _run_in(folder, simulation, config, progress, resume, stop, more_hooks):
     settings, points = simulation.settings, checkpoint.Checkpoints(folder / 'checkpoints')
-    identity = {'settings': dataclasses.asdict(settings), 'data': _digest(simulation.dataset)}
+    identity = {'settings': dataclasses.asdict(settings), 'data': _digest(simulation.dataset),
+                'network': {name: list(shape) for name, shape in simulation.network.shapes().items()}}
     found, history = points.newest() if resume else None, []
     if found is None:
         _remove_previous(folder)
     else:
-        _check_continues(settings, found, identity['data'], folder)
+        _check_continues(settings, found, identity, folder)
         history = hooks.read_history(folder / 'metrics.jsonl', found.round)
         if found.round == settings.rounds and (folder / 'summary.json').exists():
             return training.summarise(history), history
@@ -134,18 +138,23 @@ def _play(simulation, state, history, watchers, save, stop):
                 'the same command continues from there' if every else 'nothing to continue from, checkpoint_every = 0'))
 
 
-def _check_continues(settings, found, digest, folder):
+def _check_continues(settings, found, identity, folder):
     """Refuses to continue a run with what would have changed its rounds."""
-    way_out = '--noresume replaces that run, another output_dir keeps both'
-    differences = settings.differences(found.identity['settings'])
-    if differences:
-        named = ', '.join(f'{name} = {now!r} (there: {then!r})' for name, (then, now) in differences.items())
-        raise VirtualTfError(f'{folder} holds a run with other settings: {named}; {way_out}')
-    if digest != found.identity['data']:
-        raise VirtualTfError(f'{folder} holds a run with other data under the name {settings.dataset}; {way_out}')
+    check_same(settings.differences(found.identity['settings']), folder)
+    if identity['network'] != found.identity.get('network'):
+        raise VirtualTfError(f'{folder} holds a run of another network under the name {settings.model}; {_WAY_OUT}')
+    if identity['data'] != found.identity['data']:
+        raise VirtualTfError(f'{folder} holds a run with other data under the name {settings.dataset}; {_WAY_OUT}')
     if settings.rounds < found.round:
         raise VirtualTfError(f'rounds = {settings.rounds}, but the run in {folder} has played {found.round} already; '
-                             f'{way_out}')
+                             f'{_WAY_OUT}')
+
+
+def check_same(differences, folder):
+    """Refuses a folder whose run has other settings: {name: (then, now)}"""
+    if differences:
+        named = ', '.join(f'{name} = {now!r} (there: {then!r})' for name, (then, now) in differences.items())
+        raise VirtualTfError(f'{folder} holds a run with other settings: {named}; {_WAY_OUT}')
 
 
 def _digest(dataset):

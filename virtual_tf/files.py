@@ -66,8 +66,8 @@ def locked(folder):
         os.close(descriptor)
 
 
-def check_writable(folder):
-    """Makes the folder and a file in it, or says why that cannot be."""
+def check_writable(folder, flag='output_dir'):
+    """Makes the folder and a file in it, or says why that cannot be and which flag names another."""
     probe = folder / '.writable'
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def check_writable(folder):
         probe.unlink()
     except OSError as error:
         raise VirtualTfError(f'output folder {folder} cannot be written ({error.strerror}); choose another '
-                             'output_dir') from None
+                             f'{flag}') from None
 
 
 def write_record(file, header, arrays):

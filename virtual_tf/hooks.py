@@ -116,7 +116,8 @@ class TensorBoard(Hook):
                     tf.summary.scalar(f'{protocol}/{key}', value)
 
     def close(self):
-        self._writer.close()
+        with events.disk_errors():
+            self._writer.close()
 
 
 def read_history(path, rounds):

@@ -47,7 +47,7 @@ class Settings:
     estimator: str = _setting(
         'local', 'noise of Bayesian dense layers: local reparameterisation, or one weight sample a step',
         ('local', 'sample'))
-    use_bias: bool = _setting(False, 'give dense layers biases')
+    use_bias: bool = _setting(False, 'give dense and convolutional layers biases')
     private: str = _setting(
         'residual', 'private weights φ_i: none, trained jointly with θ (the paper), or on what θ leaves over',
         ('none', 'joint', 'residual'))
@@ -109,9 +109,10 @@ class Settings:
         if self.init_scale ** -2 < self.min_precision:
             raise VirtualTfError(f'init_scale = {self.init_scale} starts below min_precision = {self.min_precision}; '
                                  f'use an init_scale of at most {self.min_precision ** -0.5:g}')
-        if not self.min_scale <= self.init_scale <= self.max_scale:
-            raise VirtualTfError(f'init_scale = {self.init_scale} is outside [min_scale, max_scale] = '
-                                 f'[{self.min_scale}, {self.max_scale}]')
+        for name in ('init_scale', *(['private_scale'] if self.private != 'none' else [])):
+            if not self.min_scale <= getattr(self, name) <= self.max_scale:
+                raise VirtualTfError(f'{name} = {getattr(self, name)} is outside [min_scale, max_scale] = '
+                                     f'[{self.min_scale}, {self.max_scale}]; change one of them')
         if self.error_feedback and self.factor_bookkeeping == 'authors':
             raise VirtualTfError('error_feedback with factor_bookkeeping=authors would count what was pruned twice, as '
                                  'that factor holds it already; use factor_bookkeeping=exact')
@@ -138,6 +139,8 @@ PRESETS = {
                 'parameterisation': 'natural', 'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078,
                 'min_scale': 0.001, 'mt_model': 'damped', 'factor_bookkeeping': 'authors', 'prune_output': False},
 }
+# The paper trains text in batches of 10; small initial weights, which suit an MLP, leave an LSTM's gates undecided.
+OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0}}
 # What the presets say about Gaussians and private paths is not for the baselines, whose η_s = 1 is plain averaging.
 BASELINE = {'private': 'none', 'server_lr': 1.0, 'client_lr': 0.1, 'damping': 1.0, 'parameterisation': 'mean_scale'}
 
@@ -147,7 +150,11 @@ def make_settings(given):
     preset, method = given.get('preset', 'ours'), given.get('method', 'virtual')
     if preset not in PRESETS:
         raise VirtualTfError(f'preset must be one of {", ".join(PRESETS)}, got {preset!r}')
-    values = PRESETS[preset] | (BASELINE if method in ('fedavg', 'fedprox') else {}) | given
+    of_model = OF_MODEL.get(given.get('model', Settings.model), {})
+    if method in ('fedavg', 'fedprox'):
+        values = PRESETS[preset] | BASELINE | of_model | given
+    else:
+        values = of_model | PRESETS[preset] | given
     if values.get('damping', 1.0) is None:
         server_lr = values.get('server_lr', Settings.server_lr)
         if server_lr >= 1.0:

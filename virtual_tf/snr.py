@@ -30,7 +30,8 @@ class Distributions(Hook):
         writer = tf.summary.create_file_writer(str(self._folder))
         with events.writing(writer, summary['rounds']):
             tf.summary.image('clients/snr_cdf', tf.io.decode_png(picture.read_bytes())[tf.newaxis])
-        writer.close()
+        with events.disk_errors():
+            writer.close()
 
 
 def measure(simulation, state):
@@ -55,9 +56,11 @@ def count_below(snr):
 
 
 def load(folders):
-    """{layer: counts [G + 1]} of several runs together."""
+    """{layer: counts [G + 1]} of several runs together; a run in which every client was dropped has none."""
     total = {}
     for folder in folders:
+        if not (folder / FILE).exists():
+            continue
         with np.load(folder / FILE) as stored:
             total = {layer: stored[layer] + total.get(layer, 0) for layer in stored.files}
     return total

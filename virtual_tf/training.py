@@ -58,11 +58,12 @@ class Simulation:
         delta = algorithm.aggregate(deltas, training.accepted)
         new_server, shrink = algorithm.server_update(state.server, delta)
         new_clients = algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
-        state.clients.write(ids, new_clients)
+        accepted = training.accepted.numpy()
+        # A dropped client has not trained: it stays as the store has it, or unknown to it.
+        state.clients.write(ids[accepted], take(new_clients, np.flatnonzero(accepted)))
         trained = time.perf_counter()
 
-        accepted = training.accepted.numpy()
-        traffic = encoding.traffic(state.server, deltas, accepted, self.settings.values)
+        traffic = encoding.traffic(state.server, deltas, shrink, accepted, self.settings.values)
         state.server, state.round = new_server, number
         self._warn_of_dropped(ids, accepted, number)
         metrics = {'round': number, **_of_clients(training, accepted, sizes),
@@ -81,8 +82,8 @@ class Simulation:
         groups = in_groups(self.dataset.train.sizes()[ids], self.settings.clients_per_call)
         results = []
         for rows in groups:
-            cohort = self.dataset.cohort(ids[rows], number, self.settings)
             try:
+                cohort = self.dataset.cohort(ids[rows], number, self.settings)
                 results.append((*self.algorithm.client_update(server, take(clients, rows), cohort), cohort.size))
             except (MemoryError, tf.errors.ResourceExhaustedError) as error:
                 raise RunError(f'round {number}: {len(rows)} clients at once do not fit into memory; continue with '
@@ -112,12 +113,16 @@ def select(clients, count, seed, number):
 
 
 def _of_clients(training, accepted, sizes):
-    """Means over the accepted clients, weighted by size; NaN when there is none."""
+    """Means over the accepted clients, weighted by size, and sums of what counts; NaN when there is none."""
     columns = {'train/loss': training.loss, 'train/accuracy': training.accuracy, **training.details}
     if not accepted.any():
         return {name: float('nan') for name in columns}
-    return {name: float(np.average(np.asarray(column)[accepted], weights=np.asarray(sizes)[accepted]))
-            for name, column in columns.items()}
+    return {name: _total(np.asarray(column)[accepted], np.asarray(sizes)[accepted]) for name, column in columns.items()}
+
+
+def _total(column, sizes):
+    counts = np.issubdtype(column.dtype, np.integer)
+    return int(column.sum()) if counts else float(np.average(column, weights=sizes))
 
 
 def summarise(history, last=5):

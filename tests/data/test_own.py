@@ -113,6 +113,9 @@ def test_test_label_beyond_the_training_labels_is_refused(tmp_path):
     ({'num_samples': [8, 7]}, "8 x and 8 y for user 'bob' and num_samples 7"),
     ({'num_samples': [8]}, '2 users and 1 num_samples'),
     ({'user_data': []}, 'has not the keys users and user_data'),
+    ({'users': None}, 'has not the keys users and user_data'),
+    ({'num_samples': None}, '2 users and no list of num_samples'),
+    ({'user_data': {'ann': {'x': 5, 'y': [1]}}}, "lists user 'ann' and has no x and y, two lists"),
     ({'users': [], 'num_samples': []}, 'no examples at all')])
 def test_file_that_contradicts_itself_is_refused(tmp_path, changes, sentence):
     made_up.write_leaf(tmp_path / 'mine' / 'a.json', USERS, changes)
@@ -121,14 +124,41 @@ def test_file_that_contradicts_itself_is_refused(tmp_path, changes, sentence):
 
 
 @pytest.mark.parametrize('x, sentence', [
-    ([[0.0, 1.0, 2.0]] * 8, r"user 'bob' has examples of shape \(3,\) where others have \(2,\)"),
+    ([[0.0, 1.0, 2.0]] * 8, r"user 'bob' has x of shape \(3,\) where others have \(2,\)"),
     ([[0.0]] * 7 + [[0.0, 1.0]], "examples of user 'bob' differ in shape"),
     ([['a', 'b']] * 8, "user 'bob' has x or y that are not numbers"),
-    (['one.png', 'two'] * 4, "user 'bob' has text as x")])
+    (['one.png', 'two'] * 4, "user 'bob' has text as x"),
+    (['abc', 5] * 4, "user 'bob' has text as x")])
 def test_shapes_that_differ_are_refused(tmp_path, x, sentence):
     made_up.write_leaf(tmp_path / 'mine' / 'a.json', {'ann': GOOD, 'bob': (x, GOOD[1])})
     with pytest.raises(DataError, match=sentence):
         load(tmp_path / 'mine')
+
+
+def test_labels_of_two_shapes_are_refused(tmp_path):
+    made_up.write_leaf(tmp_path / 'mine' / 'a.json', {'ann': GOOD, 'bob': (GOOD[0], [[label] for label in GOOD[1]])})
+    with pytest.raises(DataError, match=r"user 'bob' has y of shape \(1,\) where others have \(\)"):
+        load(tmp_path / 'mine')
+
+
+def test_a_file_beside_train_and_test_is_refused(tmp_path):
+    for part in ('train', 'test'):
+        made_up.write_leaf(tmp_path / 'mine' / part / 'a.json', USERS)
+    made_up.write_leaf(tmp_path / 'mine' / 'all_data.json', USERS)
+    with pytest.raises(DataError, match=r'has all_data\.json beside train/.*; move it away'):
+        load(tmp_path / 'mine')
+
+
+def test_small_clients_are_skipped_by_what_is_left_after_the_split(tmp_path, caplog):
+    # Of two examples one is left to train on; of 0, 0, 1 the split takes the 1; of 0, 1, 1 it takes a 1 of two.
+    users = USERS | {name: ([[0.0, 1.0]] * len(y), y) for name, y in (
+        ('pair', [0, 1]), ('uneven', [0, 0, 1]), ('enough', [0, 1, 1]), ('alone', [0]))}
+    made_up.write_leaf(tmp_path / 'mine' / 'a.json', users)
+    dataset = load(tmp_path / 'mine')
+    assert dataset.clients == ('ann', 'bob', 'enough') and dataset.caveat == '3 of 6 clients skipped'
+    assert dataset.train.sizes().tolist() == [6, 6, 2] and dataset.test.sizes().tolist() == [2, 2, 1]
+    assert "with one example to train on: 'pair', 'alone'" in caplog.text
+    assert "with one class to train on: 'uneven'" in caplog.text
 
 
 def test_small_clients_are_skipped_by_name_each_time(tmp_path, caplog):
@@ -192,6 +222,7 @@ def test_broken_archives_are_one_sentence(tmp_path):
             load(write_npz(path, **changes), 'npz')
 
 
+@pytest.mark.slow   # measures the clock
 def test_many_clients_take_no_quadratic_time(tmp_path):
     seconds = []
     for count in (2_000, 20_000):

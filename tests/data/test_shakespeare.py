@@ -92,6 +92,7 @@ def test_real_counts(real_data):
     assert len(load(root, max_clients=0).clients) == 120
 
 
+@pytest.mark.slow   # measures the clock
 def test_real_data_loads_in_time_and_memory(real_data):
     root = real_data('shakespeare')
     started = time.perf_counter()

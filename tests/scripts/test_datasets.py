@@ -23,7 +23,7 @@ def test_shows_what_is_here_and_says_what_is_not(tmp_path):
     watch = next(line for line in lines if line.startswith('watch '))
     assert watch.split() == ['watch', *'––––', '20', '1,169', '58', '12', '1,560', '78', '15']
     assert any(line.startswith('npz:') and line.split()[5:8] == ['2', '12', '6'] for line in lines)
-    assert any(line.startswith('har is not here: ') and 'by hand' in line for line in lines)
+    assert any(line.startswith('har: ') and 'by hand' in line for line in lines)
     assert (tmp_path / 'picture.png').is_file() and not (tmp_path / 'none').exists()
 
 

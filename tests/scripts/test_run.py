@@ -4,14 +4,17 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 import types
 
 import pytest
 import tensorflow as tf
+from toys import make_dataset
 
-from scripts import run
+from scripts import entry, run
 from virtual_tf.settings import Settings
 from virtual_tf.types import VirtualTfError
 
@@ -66,7 +69,8 @@ def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(refused, case
 
 def flag_values(**given):
     """What absl holds: None for what was not given."""
-    unset = {field.name: None for field in dataclasses.fields(Settings)} | {'private_baselines': False}
+    unset = {field.name: None for field in dataclasses.fields(Settings)} | {
+        'private_baselines': False, 'seed': ['0']}
     return types.SimpleNamespace(**(unset | given))
 
 
@@ -80,7 +84,8 @@ def test_methods_and_private_variants_are_run_in_order_and_once():
 
 
 def test_no_method_at_all_is_refused_with_the_known_ones():
-    with pytest.raises(VirtualTfError, match='method names nothing to run; known are fedavg, fedprox, virtual'):
+    sentence = 'method and seed name nothing to run; methods are fedavg, fedprox, virtual'
+    with pytest.raises(VirtualTfError, match=sentence):
         run.settings_of_flags(flag_values(method=[]))
 
 
@@ -97,7 +102,8 @@ def finished(tmp_path_factory):
 
 def test_a_run_writes_one_folder_a_method_and_a_picture_of_all(finished):
     _, out = finished
-    assert {path.name for path in out.iterdir()} == {'virtual', 'fedavg', 'learning_curves.png'}
+    assert {path.name for path in out.iterdir()} == {
+        'virtual', 'fedavg', 'learning_curves.png', 'results.json'}
     for name in ('virtual', 'fedavg'):
         files = {path.name for path in (out / name).iterdir() if not path.name.startswith('events.')}
         assert files >= {'config.json', 'metrics.jsonl', 'summary.json', 'learning_curves.png'}
@@ -154,3 +160,43 @@ def test_the_output_ends_with_a_table_the_picture_and_how_to_look_inside(finishe
     assert [line.split()[0] for line in lines if line.startswith(('virtual', 'fedavg'))] == ['virtual', 'fedavg']
     assert str(out / 'learning_curves.png') in lines[-2]
     assert lines[-1].endswith(f'tensorboard --logdir {out}')
+
+
+def test_seeds_run_one_after_the_other_in_folders_of_their_own(tmp_path):
+    runs = run.settings_of_flags(flag_values(method=['virtual', 'fedavg'], private=['none'], seed=['0', '2']))
+    assert [(settings.seed, settings.method) for settings in runs] == [
+        (0, 'virtual'), (0, 'fedavg'), (2, 'virtual'), (2, 'fedavg')]
+    assert run.folder_of(tmp_path, runs[2], runs) == tmp_path / 'virtual' / 'seed-2'
+    assert run.folder_of(tmp_path, runs[0], runs[:2]) == tmp_path / 'virtual'
+    with pytest.raises(VirtualTfError, match='seed must be a whole number from 0, or several with commas, got 0,x'):
+        run.settings_of_flags(flag_values(method=['virtual'], seed=['0', 'x']))
+
+
+def test_the_report_and_the_table_are_over_seeds():
+    def summary(accuracy):
+        keys = (f'{model}/{metric}' for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy'))
+        values = dict.fromkeys(keys, accuracy)
+        return {'max': values, 'last_5': values}
+
+    runs = run.settings_of_flags(flag_values(method=['virtual', 'fedavg'], private=['none'], seed=['0', '1']))
+    results = run.report(runs, list(map(summary, (0.5, 0.25, 0.7, 0.25))), make_dataset())
+    assert results['clients'] == 4 and list(results['summaries']['virtual']) == ['0', '1']
+    assert results['settings']['rounds'] == runs[0].rounds and 'seed' not in results['settings']
+    assert results['settings_of']['fedavg']['server_lr'] == 1.0
+    virtual, fedavg = run.table(results['summaries']).splitlines()[2:]
+    # 0.5 and 0.7: mean 0.6, deviation √(2·0.1²/1) = 0.141
+    assert virtual.split()[:5] == ['virtual', '60.00', '±14.14', '60.00', '±14.14'] and '0.600 ±0.141' in virtual
+    assert '25.00 ±0.00' in fedavg
+
+
+def test_a_signal_in_the_last_round_ends_the_command_after_the_run(monkeypatch, capsys):
+    def last_round(*_, stop, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not stop():
+            time.sleep(0.01)
+        return {}, []
+    monkeypatch.setattr(run.experiments, 'run', last_round)
+    with pytest.raises(SystemExit) as ended:
+        run.play(None, None, 'out', True)
+    assert ended.value.code == entry.BY_SIGNAL + signal.SIGTERM
+    assert 'SIGTERM: stopped after the last round of out' in capsys.readouterr().err

@@ -1,12 +1,18 @@
 import json
+import pathlib
+import re
+import subprocess
+import sys
+import types
 
 import pytest
 
 from scripts import table3
 from scripts.table3 import Row
-from virtual_tf.settings import make_settings
+from virtual_tf.settings import Settings, make_settings
 from virtual_tf.types import VirtualTfError
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
 ROWS = [Row('virtual', 0), Row('virtual', 75), Row('virtual', 90), Row('fedavg_init', 0), Row('error_feedback', 75),
         Row('fedavg'), Row('fedprox')]
 
@@ -88,3 +94,23 @@ def test_rows_differ_only_in_what_the_table_varies():
         'method': 'virtual', 'prune': 50, 'error_feedback': False, 'client_start': 'fedavg_init'}
     assert Row('error_feedback', 75).changes()['error_feedback'] and Row('fedprox').changes() == {'method': 'fedprox'}
     assert Row('error_feedback', 75).published() is None
+
+
+def test_help_lists_the_flags_of_run_and_which_defaults_vary():
+    done = subprocess.run([sys.executable, '-m', 'scripts.table3', '--help'], cwd=ROOT, text=True, capture_output=True)
+    text = ' '.join(done.stdout.split())
+    assert '--sparsities' in text and '--plugins' in text and '[60]' in text
+    for name in ('server_lr', 'batch_size', 'private'):
+        default = getattr(Settings, name)
+        assert re.search(rf'--(\[no\])?{name}: [^[]*\[{default}; by preset, method and model\]', text)
+
+
+def test_finished_runs_are_played_again_with_noresume_only(root, monkeypatch):
+    played = []
+    monkeypatch.setattr(table3, 'settings_of', lambda values, row, seed: make_settings(
+        row.changes() | {'clients_per_round': 2, 'rounds': 3, 'seed': seed}))
+    monkeypatch.setattr(table3.data, 'load', lambda *_: None)
+    monkeypatch.setattr(table3.run, 'play', lambda settings, dataset, folder, resume: played.append((folder, resume)))
+    for resume, expected in ((True, []), (False, [(root / ROWS[0].folder(0), False)])):
+        table3.play(types.SimpleNamespace(resume=resume, data_dir=None), ROWS[:1], [0], root)
+        assert played == expected

@@ -1,7 +1,10 @@
 """What data of a user's own has to be, and which clients have too little of it."""
-import numpy as np
+import dataclasses
 
-from virtual_tf.data.federated import DataError
+import numpy as np
+from absl import logging
+
+from virtual_tf.data.federated import DataError, Split
 
 _NAMED = 20   # clients that one message lists
 
@@ -43,32 +46,31 @@ def check_examples(source, x, y, client, names, is_test, num_classes):
     return x, y, num_classes
 
 
-def skip_small(source, table):
-    """The table without the clients that have too little, which its notes name."""
-    count = len(table.names)
-    is_test = np.zeros(len(table.y), bool) if table.is_test is None else table.is_test
-    trained, tested = (np.bincount(table.client[is_test == part], minlength=count) for part in (False, True))
-    reasons = (('no training data', trained == 0),
-               ('no test data', (tested == 0) & (table.is_test is not None)),
-               ('one example to train on', trained == 1),
-               ('one class to train on', _classes(table, ~is_test) < 2))
+def skip_small(source, dataset):
+    """The data set without the clients that have too little after the split, which a warning names."""
+    count = len(dataset.clients)
+    trained, tested = dataset.train.sizes(), dataset.test.sizes()
+    reasons = (('no training data', trained == 0), ('one example to train on', trained == 1),
+               ('no test data', tested == 0), ('one class to train on', _classes(dataset) < 2))
     kept, notes = np.ones(count, bool), []
     for reason, applies in reasons:
         left = np.flatnonzero(kept & applies)
         kept[left] = False
         if len(left):
-            named = ', '.join(repr(table.names[i]) for i in left[:_NAMED])
+            named = ', '.join(repr(dataset.clients[i]) for i in left[:_NAMED])
             more = f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''
             notes.append(f'skipped {len(left)} of {count} clients with {reason}: {named}{more}')
     if not kept.any():
         raise DataError(f'{source} has no client that can be used ({"; ".join(notes)}); give each at least two classes '
                         'to train on and something to test')
-    rows = kept[table.client]
-    names = tuple(name for name, keep in zip(table.names, kept) if keep)
-    caveat = f'{count - len(names)} of {count} clients skipped' if len(names) < count else ''
-    return table._replace(
-        x=table.x[rows], y=table.y[rows], client=(np.cumsum(kept) - 1)[table.client[rows]], names=names,
-        is_test=None if table.is_test is None else table.is_test[rows], caveat=caveat, notes=tuple(notes))
+    if kept.all():
+        return dataset
+    for note in notes:
+        logging.warning('%s: %s', dataset.name, note)
+    caveats = (dataset.caveat, f'{count - kept.sum()} of {count} clients skipped')
+    return dataclasses.replace(
+        dataset, clients=tuple(name for name, keep in zip(dataset.clients, kept) if keep),
+        train=_only(dataset.train, kept), test=_only(dataset.test, kept), caveat='; '.join(filter(None, caveats)))
 
 
 def _sequences(source, x, y):
@@ -83,8 +85,14 @@ def _images_or_features(x):
     return scaled[..., np.newaxis] if x.ndim == 3 else scaled
 
 
-def _classes(table, rows):
-    """Number of different targets of each client [K] among these rows."""
-    y = table.y[rows].reshape(rows.sum(), -1)
-    pairs = (table.client[rows][:, np.newaxis] * table.num_classes + y)[y >= 0]
-    return np.bincount(np.unique(pairs) // table.num_classes, minlength=len(table.names))
+def _only(split, kept):
+    rows, sizes = np.repeat(kept, split.sizes()), split.sizes()[kept]
+    return Split(split.x[rows], split.y[rows], np.append(0, np.cumsum(sizes)))
+
+
+def _classes(dataset):
+    """Number of different training targets of each client [K]."""
+    count, y = len(dataset.clients), dataset.train.y.reshape(len(dataset.train.y), -1)
+    client = np.repeat(np.arange(count), dataset.train.sizes())
+    pairs = (client[:, np.newaxis] * dataset.num_classes + y)[y >= 0]
+    return np.bincount(np.unique(pairs) // dataset.num_classes, minlength=count)

@@ -13,6 +13,7 @@ from absl import logging
 
 from virtual_tf.data.federated import DataError
 
+DATA_DIR = '~/.cache/virtual_tf'   # where raw and prepared files go unless told otherwise
 _TIMEOUT = 10   # seconds to wait for a first answer
 
 

@@ -10,7 +10,7 @@ from virtual_tf import local, streams
 from virtual_tf.types import Cohort, VirtualTfError
 
 # Purposes of random streams; the server's initial weights use 0.
-SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION = range(1, 8)
+SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION, CHOICE = range(1, 9)
 
 
 class DataError(VirtualTfError):

@@ -7,7 +7,7 @@ import numpy as np
 
 from virtual_tf.data import hdf5, prepared
 from virtual_tf.data.download import RemoteFile, fetch_unpacked
-from virtual_tf.data.federated import SPLIT, DataError
+from virtual_tf.data.federated import CHOICE, DataError
 from virtual_tf.data.tables import Table, choose, federate
 from virtual_tf.streams import make_generator
 
@@ -29,7 +29,8 @@ def read(paths, settings):
     """The Table of the writers that the seed chooses."""
     with hdf5.open_examples(paths[0]) as train, hdf5.open_examples(paths[1]) as test:
         writers = hdf5.common_clients(train, test, paths)
-        writers = [writers[i] for i in choose(len(writers), settings.max_clients, make_generator(settings.seed, SPLIT))]
+        chosen = choose(len(writers), settings.max_clients, make_generator(settings.seed, CHOICE))
+        writers = [writers[i] for i in chosen]
         parts = [[_digits(group[writer], writer, path) for writer in writers]
                  for group, path in zip((train, test), paths)]
     x, y = (np.concatenate([pair[i] for part in parts for pair in part]) for i in range(2))

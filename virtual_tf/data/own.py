@@ -47,12 +47,15 @@ def read_leaf(folder):
     has_test = any(path.parent == folder / 'test' for path in files)
     if has_test and not any(path.parent == folder / 'train' for path in files):
         raise DataError(f'{folder} has test/ but no train/; add it, or name the folder test/ to have it split')
+    beside = [path.name for path in files if path.parent == folder]
+    if len(files) > len(beside) > 0:
+        raise DataError(f'{folder} has {beside[0]} beside train/, which may hold the test data too; move it away')
     names, columns = {}, []
     for path in files:
         for user, x, y in _users(path):
             position = names.setdefault(user, len(names))
             if len(y):
-                x, y = _examples(x, y, user, path, columns[0][0].shape[1:] if columns else None)
+                x, y = _examples(x, y, user, path, columns[0][:2] if columns else None)
                 columns.append((x, y, np.full(len(y), position), np.full(len(y), path.parent == folder / 'test')))
     if not columns:
         raise DataError(f'{folder} has no examples at all; name a folder with data')
@@ -89,12 +92,12 @@ def _load(data_dir, settings, path, files, read):
     if not path.exists():
         raise DataError(f'{path} does not exist; put the path of your data after {kind}:')
     table = prepared.load(data_dir, kind, files, lambda: read(path), path=str(path.resolve()))
-    return federate(f'{kind}:{path.name}', table, settings.seed)
+    return skip_small(path, federate(f'{kind}:{path.name}', table, settings.seed))
 
 
 def _table(source, x, y, client, names, is_test, num_classes=None):
     x, y, num_classes = check_examples(source, x, y, client, names, is_test, num_classes)
-    return skip_small(source, Table(x, y, client, tuple(map(str, names)), num_classes, is_test))
+    return Table(x, y, client, tuple(map(str, names)), num_classes, is_test)
 
 
 def _users(path):
@@ -105,25 +108,28 @@ def _users(path):
             content = json.load(stream)
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f'{path} is not complete json ({error}); write or fetch it again') from error
-    if not isinstance(content, dict) or not isinstance(content.get('user_data'), dict) or 'users' not in content:
-        raise DataError(f'{path} has not the keys users and user_data of LEAF\'s format; add them')
+    if not isinstance(content, dict) or not all(
+            isinstance(content.get(key), kind) for key, kind in (('users', list), ('user_data', dict))):
+        raise DataError(f'{path} has not the keys users and user_data of LEAF\'s format, a list and an object; add '
+                        'them')
     users, user_data = content['users'], content['user_data']
     counts = content.get('num_samples', [None] * len(users))
-    if len(counts) != len(users):
-        raise DataError(f'{path} has {len(users)} users and {len(counts)} num_samples; make them agree')
+    if not isinstance(counts, list) or len(counts) != len(users):
+        found = len(counts) if isinstance(counts, list) else 'no list of'
+        raise DataError(f'{path} has {len(users)} users and {found} num_samples; make them agree')
     for user, count in zip(map(str, users), counts):
         data = user_data.get(user)
-        if not isinstance(data, dict) or not {'x', 'y'} <= data.keys():
-            raise DataError(f'{path} lists user {user!r} and has no x and y in user_data for it; add them, or take the '
-                            'user off the list')
+        if not isinstance(data, dict) or not all(isinstance(data.get(key), list) for key in ('x', 'y')):
+            raise DataError(f'{path} lists user {user!r} and has no x and y, two lists, in user_data for it; add them, '
+                            'or take the user off the list')
         if len(data['x']) != len(data['y']) or count not in (None, len(data['y'])):
             raise DataError(f'{path} has {len(data["x"])} x and {len(data["y"])} y for user {user!r} and num_samples '
                             f'{count}; make them agree')
         yield user, data['x'], data['y']
 
 
-def _examples(x, y, user, path, shape):
-    """A user's lists as arrays; text becomes ids, with the character after it as the only target."""
+def _examples(x, y, user, path, others):
+    """A user's lists as arrays of the others' shapes; text becomes ids, with the character after it as target."""
     if isinstance(x[0], str):
         x, y = _encode(x, y, user, path)
     try:
@@ -132,14 +138,15 @@ def _examples(x, y, user, path, shape):
         raise DataError(f'{path}: examples of user {user!r} differ in shape ({error}); give all the same') from error
     if x.dtype.kind not in 'biuf' or y.dtype.kind not in 'biuf':
         raise DataError(f'{path}: user {user!r} has x or y that are not numbers; convert them, images to their pixels')
-    if shape not in (None, x.shape[1:]):
-        raise DataError(f'{path}: user {user!r} has examples of shape {x.shape[1:]} where others have {shape}; give '
-                        'all the same')
+    for name, values, other in zip('xy', (x, y), others or (x, y)):
+        if values.shape[1:] != other.shape[1:]:
+            raise DataError(f'{path}: user {user!r} has {name} of shape {values.shape[1:]} where others have '
+                            f'{other.shape[1:]}; give all the same')
     return x, y
 
 
 def _encode(x, y, user, path):
-    if len({len(text) for text in x}) > 1 or not all(isinstance(text, str) and len(text) == 1 for text in y):
+    if not all(isinstance(text, str) for text in (*x, *y)) or len(set(map(len, x))) > 1 or set(map(len, y)) != {1}:
         raise DataError(f'{path}: user {user!r} has text as x; it must be of one length, with one character as y')
     ids = np.stack([shakespeare.encode(text.encode('latin-1', 'replace')) for text in x])
     targets = np.full(ids.shape, -1, np.int32)

@@ -13,10 +13,10 @@ import zlib
 import numpy as np
 from absl import logging
 
-from virtual_tf.data.download import is_writable
+from virtual_tf.data.download import DATA_DIR, is_writable
 from virtual_tf.data.tables import Table
 
-FORMAT = 1   # to be raised whenever a loader prepares the same files differently
+FORMAT = 2   # to be raised whenever a loader prepares the same files differently
 
 
 def load(data_dir, name, sources, prepare, **options):
@@ -38,7 +38,7 @@ def load(data_dir, name, sources, prepare, **options):
 
 def _folders(data_dir):
     """Where prepared forms may be, the place for new ones first."""
-    root, home = (pathlib.Path(path).expanduser() for path in (data_dir, '~/.cache/virtual_tf'))
+    root, home = (pathlib.Path(path).expanduser() for path in (data_dir, DATA_DIR))
     return [folder / 'prepared' for folder in ((root, home) if is_writable(root) else (home,))]
 
 

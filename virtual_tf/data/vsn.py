@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 from virtual_tf.data import archives, own, prepared
+from virtual_tf.data.checks import skip_small
 from virtual_tf.data.download import RemoteFile, fetch, folder_of
 from virtual_tf.data.federated import DataError
 from virtual_tf.data.tables import Table, federate
@@ -26,10 +27,10 @@ def load(data_dir, settings):
     events = next((path for path in (folder / 'events', *sorted(folder.glob('*.zip'))) if path.exists()), None)
     if events is None and own.leaf_files(folder):
         table = prepared.load(data_dir, 'vsn', own.leaf_files(folder), lambda: _read_leaf(folder), form='leaf')
-    else:
-        path = events or fetch(data_dir, 'vsn', (FILE,), settings.download)[0]
-        files = sorted(path.rglob('*feat*')) if path.is_dir() else [path]
-        table = prepared.load(data_dir, 'vsn', files, lambda: read_events(path), form='events')
+        return skip_small(folder, federate('vsn', table, settings.seed))
+    path = events or fetch(data_dir, 'vsn', (FILE,), settings.download)[0]
+    files = sorted(path.rglob('*feat*')) if path.is_dir() else [path]
+    table = prepared.load(data_dir, 'vsn', files, lambda: read_events(path), form='events')
     return federate('vsn', table, settings.seed)
 
 

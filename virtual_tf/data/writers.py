@@ -7,7 +7,7 @@ import numpy as np
 
 from virtual_tf.data import mnist
 from virtual_tf.data.download import RemoteFile, fetch
-from virtual_tf.data.federated import SPLIT, DataError
+from virtual_tf.data.federated import CHOICE, DataError
 from virtual_tf.data.tables import Table, choose, federate
 from virtual_tf.streams import make_generator
 
@@ -30,7 +30,7 @@ def load(data_dir, settings):
     eligible = np.flatnonzero(counts >= MIN_DIGITS)
     if not len(eligible):
         raise DataError(f'{path} names no writer with at least {MIN_DIGITS} digits; fetch it again')
-    chosen = eligible[choose(len(eligible), settings.max_clients, make_generator(settings.seed, SPLIT))]
+    chosen = eligible[choose(len(eligible), settings.max_clients, make_generator(settings.seed, CHOICE))]
     kept = np.isin(writer, chosen)
     table = Table(mnist.as_images(pixels[kept]), y[kept], np.searchsorted(chosen, writer[kept]),
                   tuple(f'writer {ids[i]}' for i in chosen), 10, caveat=CAVEAT)
