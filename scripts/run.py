@@ -13,13 +13,13 @@ from scripts import entry
 from virtual_tf import data, experiments, models, plots
 from virtual_tf.algorithms import ALGORITHMS
 from virtual_tf.data.download import DATA_DIR
-from virtual_tf.settings import BASELINE, OF_MODEL, PRESETS, Settings, make_settings
+from virtual_tf.settings import BASELINE, OF_DATASET, OF_MODEL, PRESETS, Settings, make_settings
 from virtual_tf.types import Interrupted, VirtualTfError
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
 _LISTS = ('method', 'private', 'seed')
 # Settings whose default is not the same for every run.
-_VARYING = set().union(*PRESETS.values(), BASELINE, *OF_MODEL.values())
+_VARYING = set().union(*PRESETS.values(), BASELINE, *OF_MODEL.values(), *OF_DATASET.values())
 _TITLES = ('S acc %', 'MT acc %', 'S xent', 'MT xent', 'S acc %', 'MT acc %')
 _WIDTHS = (13, 13, 13, 13, 14, 13)
 
@@ -42,7 +42,7 @@ def define_flags():
 
 
 def _default(name):
-    return f'[{getattr(Settings, name)}{"; by preset, method and model" if name in _VARYING else ""}]'
+    return f'[{getattr(Settings, name)}{"; by preset, method, model and data" if name in _VARYING else ""}]'
 
 
 def load_plugins(values):

@@ -141,20 +141,24 @@ PRESETS = {
 }
 # The paper trains text in batches of 10; small initial weights, which suit an MLP, leave an LSTM's gates undecided.
 OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0}}
+# Rates that suit the scale of the inputs, for every method (BUILD_NOTES.md has the runs).
+OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'femnist': {'client_lr': 0.2},
+              'writers': {'client_lr': 0.2}, 'har': {'client_lr': 0.02}, 'hapt': {'client_lr': 0.02}}
 # What the presets say about Gaussians and private paths is not for the baselines, whose η_s = 1 is plain averaging.
 BASELINE = {'private': 'none', 'server_lr': 1.0, 'client_lr': 0.1, 'damping': 1.0, 'parameterisation': 'mean_scale'}
 
 
 def make_settings(given):
-    """Settings from what the user has set: {name: value}; the rest comes from preset and method."""
+    """Settings from what the user has set: {name: value}; the rest comes from preset, method, model and data."""
     preset, method = given.get('preset', 'ours'), given.get('method', 'virtual')
     if preset not in PRESETS:
         raise VirtualTfError(f'preset must be one of {", ".join(PRESETS)}, got {preset!r}')
-    of_model = OF_MODEL.get(given.get('model', Settings.model), {})
+    usual = (OF_DATASET.get(given.get('dataset', Settings.dataset), {})
+             | OF_MODEL.get(given.get('model', Settings.model), {}))
     if method in ('fedavg', 'fedprox'):
-        values = PRESETS[preset] | BASELINE | of_model | given
+        values = PRESETS[preset] | BASELINE | usual | given
     else:
-        values = of_model | PRESETS[preset] | given
+        values = usual | PRESETS[preset] | given
     if values.get('damping', 1.0) is None:
         server_lr = values.get('server_lr', Settings.server_lr)
         if server_lr >= 1.0:

@@ -102,7 +102,7 @@ def test_help_lists_the_flags_of_run_and_which_defaults_vary():
     assert '--sparsities' in text and '--plugins' in text and '[60]' in text
     for name in ('server_lr', 'batch_size', 'private'):
         default = getattr(Settings, name)
-        assert re.search(rf'--(\[no\])?{name}: [^[]*\[{default}; by preset, method and model\]', text)
+        assert re.search(rf'--(\[no\])?{name}: [^[]*\[{default}; by preset, method, model and data\]', text)
 
 
 def test_finished_runs_are_played_again_with_noresume_only(root, monkeypatch):
