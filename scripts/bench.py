@@ -122,11 +122,11 @@ def compare(model, epochs, repeats):
     """Rows and ratios of one network."""
     dataset = make_dataset(model)
     rows = {
-        '(a) Keras model a client, plain layers': time_keras(model, dataset, False, epochs, repeats),
         '(b) VIRTUAL, no private path': time_ours(model, dataset, 'virtual', epochs, repeats, private='none'),
         '(b) VIRTUAL, residual private path': time_ours(model, dataset, 'virtual', epochs, repeats, private='residual'),
-        '(c) FedAvg': time_ours(model, dataset, 'fedavg', epochs, repeats)}
-    plain, virtual, _, fedavg = (row['median'] for row in rows.values())
+        '(c) FedAvg': time_ours(model, dataset, 'fedavg', epochs, repeats),
+        '(a) Keras model a client, plain layers': time_keras(model, dataset, False, epochs, repeats)}
+    virtual, _, fedavg, plain = (row['median'] for row in rows.values())
     ratios = {'(b)/(c)': virtual / fedavg, '(a plain)/(c)': plain / fedavg}
     if keras_models.has_bayesian(model):
         rows['(a) Keras model a client, TFP layers'] = row = time_keras(model, dataset, True, epochs, repeats)
