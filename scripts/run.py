@@ -5,6 +5,7 @@
 import dataclasses
 import itertools
 import pathlib
+import sys
 
 import numpy as np
 from absl import flags
@@ -151,7 +152,8 @@ def main(_):
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
     print(table(results['summaries']))
-    print(f'\nlearning curves: {picture}\nlook inside:     tensorboard --logdir {root}')
+    print(f'\nlearning curves: {picture.resolve()}\n'
+          f'look inside:     {pathlib.Path(sys.prefix) / "bin" / "tensorboard"} --logdir {root.resolve()}')
 
 
 if __name__ == '__main__':
