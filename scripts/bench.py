@@ -18,7 +18,7 @@ import tensorflow as tf
 from absl import flags
 
 from scripts import bench_scale, entry, keras_models
-from virtual_tf import experiments, files, streams
+from virtual_tf import files, running, streams
 from virtual_tf.data.federated import FederatedDataset, Split
 from virtual_tf.settings import make_settings
 from virtual_tf.types import VirtualTfError
@@ -70,7 +70,7 @@ def time_ours(model, dataset, method, epochs, repeats, **options):
     clients = len(dataset.clients)
     settings = make_settings({'method': method, 'model': model, 'dataset': 'bench', 'epochs': epochs,
                               'batch_size': SIZES[model][1], 'clients_per_round': clients, **options})
-    simulation = experiments.build(settings, dataset)
+    simulation = running.build(settings, dataset)
     state = simulation.start()
     ids = np.arange(clients)
     states = state.clients.read(ids)
@@ -158,7 +158,7 @@ def main(_):
         print('  '.join(f'{name} = {value:.2f}' for name, value in results[model]['ratios'].items()) + '\n', flush=True)
     scale = {'scale': bench_scale.scale_table()} if _SCALE.value else {}
     if output:
-        experiments.write_json(output, {
+        running.write_json(output, {
             'sizes': {'clients': CLIENTS, 'examples and batch': SIZES, 'epochs': epochs, 'repeats': repeats},
             'machine': {'cores': os.cpu_count(), 'processor': platform.machine()}, **results, **scale})
 

@@ -19,7 +19,7 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import checkpoint, experiments, streams
+from virtual_tf import checkpoint, running, streams
 from virtual_tf.data.federated import FederatedDataset, Split
 from virtual_tf.hooks import Hook
 from virtual_tf.settings import make_settings
@@ -48,7 +48,7 @@ def settings_of(rounds, epochs):
 
 def measure_round(clients, folder):
     """Medians over rounds at one K, with every client's state in the store from the start."""
-    simulation = experiments.build(settings_of(WARM_UP + MEASURED, 20), make_dataset(clients))
+    simulation = running.build(settings_of(WARM_UP + MEASURED, 20), make_dataset(clients))
     points = checkpoint.Checkpoints(pathlib.Path(folder))
     state = simulation.start(points.clients_folder)
     for first in range(0, clients, FILL):
@@ -79,7 +79,7 @@ class Memory(Hook):
 def measure_growth(folder):
     """Resident memory over a whole run with its logs and checkpoints."""
     memory = Memory()
-    experiments.run(settings_of(GROWTH_TO, 2), make_dataset(GROWTH_CLIENTS), folder, False, more_hooks=[memory])
+    running.run(settings_of(GROWTH_TO, 2), make_dataset(GROWTH_CLIENTS), folder, False, more_hooks=[memory])
     return {'clients': GROWTH_CLIENTS, 'from_round': GROWTH_FROM, 'to_round': GROWTH_TO,
             'from_mb': memory.megabytes[GROWTH_FROM - 1], 'to_mb': memory.megabytes[-1],
             'largest_growth_mb': max(memory.megabytes[GROWTH_FROM:]) - memory.megabytes[GROWTH_FROM - 1],

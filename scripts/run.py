@@ -11,14 +11,14 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import data, experiments, models, plots
+from virtual_tf import data, models, plots, running
 from virtual_tf.algorithms import ALGORITHMS
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.settings import BASELINE, OF_DATASET, OF_MODEL, PRESETS, Settings, make_settings
 from virtual_tf.types import Interrupted, VirtualTfError
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
-_LISTS = ('method', 'private', 'seed')
+LISTS = ('method', 'private', 'seed')
 # Settings whose default is not the same for every run.
 _VARYING = set().union(*PRESETS.values(), BASELINE, *OF_MODEL.values(), *OF_DATASET.values())
 _TITLES = ('S acc %', 'MT acc %', 'S xent', 'MT xent', 'S acc %', 'MT acc %')
@@ -37,7 +37,7 @@ def define_flags():
     flags.DEFINE_list('plugins', [], 'Python files to run first, which register models of your own (docs/models.md)')
     flags.DEFINE_bool('resume', True, 'continue a run with the same settings that output_dir holds, else replace it')
     for field in dataclasses.fields(Settings):
-        if field.name not in _LISTS:
+        if field.name not in LISTS:
             choices = f' ({", ".join(field.metadata["choices"])})' if field.metadata['choices'] else ''
             _DEFINE[field.type](field.name, None, f'{field.metadata["help"]}{choices} {_default(field.name)}')
 
@@ -55,11 +55,9 @@ def load_plugins(values):
 def settings_of_flags(values):
     """The Settings of each run that the flags ask for."""
     given = {field.name: getattr(values, field.name) for field in dataclasses.fields(Settings)
-             if field.name not in _LISTS and getattr(values, field.name) is not None}
-    if not all(seed.isdecimal() for seed in values.seed):
-        raise VirtualTfError(f'seed must be a whole number from 0, or several with commas, got {",".join(values.seed)}')
+             if field.name not in LISTS and getattr(values, field.name) is not None}
     runs = []
-    for seed, method in itertools.product(map(int, values.seed), values.method):
+    for seed, method in itertools.product(seeds_of(values), values.method):
         private = values.private if values.private and (method == 'virtual' or values.private_baselines) else [None]
         for choice in private:
             runs.append(make_settings(
@@ -67,9 +65,16 @@ def settings_of_flags(values):
     if not runs:
         raise VirtualTfError(f'method and seed name nothing to run; methods are {", ".join(sorted(ALGORITHMS))}')
     for settings in runs:
-        experiments.check_names(settings)
+        running.check_names(settings)
     # What is asked for twice runs once: both would write into the same folder.
     return list(dict.fromkeys(runs))
+
+
+def seeds_of(values):
+    """The whole numbers of --seed."""
+    if not all(seed.isdecimal() for seed in values.seed):
+        raise VirtualTfError(f'seed must be a whole number from 0, or several with commas, got {",".join(values.seed)}')
+    return list(dict.fromkeys(map(int, values.seed)))
 
 
 def folder_of(root, settings, runs):
@@ -113,10 +118,10 @@ def _cell(seeds, protocol, key):
 
 
 def play(settings, dataset, folder, resume):
-    """experiments.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
+    """running.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
     # Around each run alone: Python itself interrupts what comes between, such as a download.
     with entry.stop_on_signals() as stop:
-        outcome = experiments.run(settings, dataset, folder, resume=resume, stop=stop)
+        outcome = running.run(settings, dataset, folder, resume=resume, stop=stop)
         if stop():
             raise Interrupted(f'stopped after the last round of {folder}; the same command continues from there')
     return outcome
@@ -129,7 +134,7 @@ def main(_):
     root = pathlib.Path(values.output_dir).expanduser()
     for settings in runs:
         folder = folder_of(root, settings, runs)
-        done = experiments.check_folder(settings, folder, values.resume)
+        done = running.check_folder(settings, folder, values.resume)
         if done:
             print(f'{folder}: ' + (
                 f'all {done} rounds are there' if done == settings.rounds else f'continues after round {done}')
@@ -139,16 +144,16 @@ def main(_):
         of_seed = list(of_seed)
         dataset = data.load(values.data_dir, of_seed[0])
         for settings in of_seed:
-            experiments.check_fits(settings, dataset)
+            running.check_fits(settings, dataset)
         for settings in of_seed:
             summary, history = play(settings, dataset, folder_of(root, settings, runs), values.resume)
             summaries.append(summary)
             histories.setdefault(settings.variant(), []).append(history)
     results = report(runs, summaries, dataset)
-    experiments.write_json(root / 'results.json', results)
+    running.write_json(root / 'results.json', results)
     picture = root / 'learning_curves.png'
     plots.learning_curves({name: plots.mean_history(of_seeds) for name, of_seeds in histories.items()}, picture,
-                          experiments.title(runs[0], values.seed))
+                          running.title(runs[0], values.seed))
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
     print(table(results['summaries']))

@@ -14,7 +14,7 @@ import numpy as np
 from absl import flags
 
 from scripts import entry, run
-from virtual_tf import data, experiments, files, paper, plots, snr
+from virtual_tf import data, files, paper, plots, running, snr
 from virtual_tf.settings import Settings, make_settings
 from virtual_tf.types import VirtualTfError
 
@@ -82,7 +82,7 @@ def settings_of(values, row, seed):
     if values.private and (row.changes()['method'] == 'virtual' or values.private_baselines):
         given['private'] = values.private[0]
     settings = make_settings(given | row.changes() | {'seed': seed})
-    experiments.check_names(settings)
+    running.check_names(settings)
     return settings
 
 
@@ -108,7 +108,7 @@ def check_same(settings, folder):
     differences = settings.differences(stored)
     if settings.rounds != stored.get('rounds'):
         differences['rounds'] = stored.get('rounds'), settings.rounds
-    experiments.check_same(differences, folder)
+    running.check_same(differences, folder)
 
 
 def read(folder):
@@ -241,7 +241,7 @@ def main(_):
     text = (markdown(table, seeds, f'{settings.dataset}, {settings.rounds} rounds') + '\n\n' + claims(table)
             + distributions(rows, seeds, root) + '\n')
     (root / 'table3.md').write_text(text, encoding='utf-8')
-    experiments.write_json(root / 'table3.json', {'seeds': seeds, 'rows': [
+    running.write_json(root / 'table3.json', {'seeds': seeds, 'rows': [
         row._asdict() | {'paper': row.published()} | numbers for row, numbers in table.items()]})
     print(f'\n{text}\nwritten: {root / "table3.md"}, table3.json, {snr.PICTURE}')
 

@@ -11,7 +11,7 @@ PACKAGE = ROOT / 'virtual_tf'
 ROOMS = (
     'types', 'settings', 'files', 'events', 'clients', 'streams', 'gaussian', 'coordinates', 'encoding', 'sparse',
     'layers', 'models', 'free_energy', 'local', 'algorithms', 'data', 'evaluation', 'store', 'checkpoint', 'training',
-    'hooks', 'plots', 'data_plots', 'snr', 'paper', 'experiments')
+    'hooks', 'plots', 'data_plots', 'snr', 'paper', 'running', 'experiments', 'sweeps')
 SOURCES = sorted(path for path in PACKAGE.rglob('*.py') if path != PACKAGE / '__init__.py')
 NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 
@@ -53,7 +53,7 @@ def test_a_module_imports_only_from_rooms_above_it(path):
 def test_an_import_the_wrong_way_would_be_seen():
     assert wrong_way('gaussian', 'from virtual_tf import models, streams') == ['virtual_tf.models']
     assert wrong_way('local', 'def f():\n    import virtual_tf.algorithms.virtual') == ['virtual_tf.algorithms.virtual']
-    assert wrong_way('experiments', 'from scripts import run') == ['scripts.run']
+    assert wrong_way('running', 'from scripts import run') == ['scripts.run']
 
 
 @pytest.mark.parametrize('path', SOURCES, ids=NAMES)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from run_checks import TIMES, assert_one_curve, assert_same_run, final_state, metrics
 from toys import make_dataset, make_settings
 
-from virtual_tf import experiments, files
+from virtual_tf import files, running
 from virtual_tf.types import Interrupted, RunError, VirtualTfError
 
 ROUNDS = 6
@@ -22,8 +22,8 @@ def settings_of(**changes):
 def without_pictures():
     """They take longer than all the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiments.plots, 'learning_curves', lambda *_: None)
-        patch.setattr(experiments.snr.Distributions, 'on_end', lambda *_: None)
+        patch.setattr(running.plots, 'learning_curves', lambda *_: None)
+        patch.setattr(running.snr.Distributions, 'on_end', lambda *_: None)
         yield
 
 
@@ -33,7 +33,7 @@ def run(folder, stop_after=None, dataset=None, resume=True, **changes):
     def stop():
         asked[0] += 1     # once before the first round, then after each
         return asked[0] - 1 == stop_after
-    return experiments.run(settings_of(**changes), dataset or make_dataset(), folder, False, resume, stop)
+    return running.run(settings_of(**changes), dataset or make_dataset(), folder, False, resume, stop)
 
 
 @pytest.fixture(scope='module')
@@ -83,15 +83,15 @@ def test_lost_events_are_filled_in_from_the_metrics(tmp_path):
 def test_a_finished_run_is_not_played_again(tmp_path, monkeypatch):
     first = run(tmp_path)
     contents = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
-    monkeypatch.setattr(experiments.training.Simulation, 'play_round', None)
+    monkeypatch.setattr(running.training.Simulation, 'play_round', None)
     assert run(tmp_path) == first
     assert contents == {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
-    assert experiments.check_folder(settings_of(), tmp_path) == ROUNDS
+    assert running.check_folder(settings_of(), tmp_path) == ROUNDS
 
 
 def test_a_run_that_ended_before_its_summary_gets_one(whole, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(experiments.plots, 'learning_curves', lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(running.plots, 'learning_curves', lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(tmp_path)
     assert not (tmp_path / 'summary.json').exists()
     run(tmp_path)
@@ -116,7 +116,7 @@ def test_a_changed_setting_is_refused_by_name_and_changes_nothing(tmp_path):
                        r'; --noresume replaces that run, another output_dir keeps both'):
         run(tmp_path, rounds=2, client_lr=0.2, epochs=3)
     with pytest.raises(VirtualTfError, match='seed = 1'):
-        experiments.check_folder(settings_of(seed=1), tmp_path)
+        running.check_folder(settings_of(seed=1), tmp_path)
     with pytest.raises(VirtualTfError, match='holds a run with other data under the name watch'):
         run(tmp_path, rounds=2, dataset=make_dataset(seed=1))
     assert (tmp_path / 'metrics.jsonl').read_bytes() == before
@@ -126,7 +126,7 @@ def test_a_changed_setting_is_refused_by_name_and_changes_nothing(tmp_path):
 
 def test_noresume_replaces_the_run(tmp_path):
     run(tmp_path, rounds=3)
-    assert experiments.check_folder(settings_of(seed=1), tmp_path, resume=False) == 0
+    assert running.check_folder(settings_of(seed=1), tmp_path, resume=False) == 0
     run(tmp_path, rounds=2, seed=1, resume=False)
     assert len(metrics(tmp_path)) == 2 and final_state(tmp_path)[0] == 2
     assert_one_curve(tmp_path, 2)
@@ -173,7 +173,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
 
 @pytest.mark.parametrize('error', [MemoryError(), tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating')])
 def test_clients_that_do_not_fit_into_memory_name_the_way_out(tmp_path, error):
-    simulation = experiments.build(settings_of(clients_per_round=4), make_dataset())
+    simulation = running.build(settings_of(clients_per_round=4), make_dataset())
 
     def client_update(*_):
         raise error
@@ -188,7 +188,7 @@ def test_clients_that_do_not_fit_into_memory_name_the_way_out(tmp_path, error):
 def test_smaller_groups_of_clients_give_the_same_run(method):
     dataset, runs = make_dataset((9, 5, 7, 12, 4)), []
     for per_call in (0, 2):
-        simulation = experiments.build(settings_of(
+        simulation = running.build(settings_of(
             method=method, clients_per_round=5, clients_per_call=per_call, rounds=2), dataset)
         state = simulation.start()
         history = list(simulation.run(state))

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from toys import make_dataset, make_settings, play
 
-from virtual_tf import experiments, snr
+from virtual_tf import running, snr
 
 SMALL = {'dataset': 'watch', 'rounds': 1, 'epochs': 1, 'clients_per_round': 2, 'checkpoint_every': 0}
 
@@ -36,7 +36,7 @@ def test_baselines_have_no_distribution():
 def test_a_run_leaves_counts_picture_and_image(tmp_path):
     settings = make_settings(**SMALL)
     simulation_data = make_dataset()
-    experiments.run(settings, simulation_data, tmp_path / 'a', progress=False)
+    running.run(settings, simulation_data, tmp_path / 'a', progress=False)
     counts = snr.load([tmp_path / 'a'])
     assert set(counts) == {'dense_1', 'dense_2', 'dense_3'}
     assert (tmp_path / 'a' / snr.PICTURE).stat().st_size > 1000

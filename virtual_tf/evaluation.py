@@ -41,15 +41,13 @@ class Evaluator:
         self._seed = settings.seed
         self._server = self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
-        self._chunks = [(tf.constant(split.x[start:start + _CHUNK])[tf.newaxis],
-                         tf.constant(split.y[start:start + _CHUNK])[tf.newaxis])
-                        for start in range(0, len(split.y), _CHUNK)]
+        self._chunks = [_chunk(split, start) for start in range(0, len(split.y), _CHUNK)]
 
     def server(self, state):
         """Scores of the server's model on every client's data [K]."""
         keys = streams.make_keys(self._seed, EVALUATION)
         parts = [self._server(state, x, y, keys) for x, y in self._chunks]
-        loss, hits = (np.concatenate([part[i].numpy()[0] for part in parts]) for i in range(2))
+        loss, hits = (np.concatenate([part[i].numpy()[0] for part in parts])[:len(self._split.y)] for i in range(2))
         totals = [np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)]) for values in (loss, hits)]
         return Scores(*(np.diff(total[self._split.offsets]) for total in totals), self._targets)
 
@@ -75,6 +73,14 @@ class Evaluator:
             axes = list(range(2, y.shape.rank))
             return tf.reduce_sum(loss, axis=axes), tf.reduce_sum(hits, axis=axes)
         return score
+
+
+def _chunk(split, start):
+    """_CHUNK examples [1, B, …] from `start` on, filled up without targets: all have one shape and are traced once."""
+    x, y = split.x[start:start + _CHUNK], split.y[start:start + _CHUNK]
+    missing = _CHUNK - len(y)
+    return (tf.constant(np.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)))[tf.newaxis],
+            tf.constant(np.pad(y, [(0, missing)] + [(0, 0)] * (y.ndim - 1), constant_values=-1))[tf.newaxis])
 
 
 def predict(network, weights, x, samples, keys):

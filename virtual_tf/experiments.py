@@ -1,214 +1,160 @@
-"""From settings to a run: checks everything first, then builds data, network and method, and plays the rounds."""
-import contextlib
+"""The paper's experiments as data: what is run for each table and figure, and with which values.
+
+A case is a data set with a network, a column a method; their meeting is an Experiment, a line of a table without its
+seed. The values of CHOSEN are those that the sweeps in results/sweeps have picked; a test holds them to it.
+"""
 import dataclasses
-import hashlib
-import importlib.metadata
-import json
-import pathlib
-import platform
-import shutil
-import subprocess
+import itertools
+import math
 
-import numpy as np
-
-from virtual_tf import checkpoint, data, files, hooks, models, plots, snr, training
-from virtual_tf.algorithms import ALGORITHMS
-from virtual_tf.types import Interrupted, RunError, VirtualTfError
-
-# Which compiler runs the client loop faster, by measurement (BUILD_NOTES.md).
-FASTER_COMPILER = {'mlp': 'xla'}
-_WAY_OUT = '--noresume replaces that run, another output_dir keeps both'
-_PACKAGES = ('tensorflow', 'tensorflow-probability', 'tf-keras', 'numpy')
+from virtual_tf.settings import make_settings
+from virtual_tf.types import VirtualTfError
 
 
-def check_names(settings):
-    """Refuses names that nothing stands behind, with the list of those that something does."""
-    data.loader(settings.dataset)
-    for name, known in (('method', ALGORITHMS), ('model', models.MODELS)):
-        value = getattr(settings, name)
-        if value not in known:
-            raise VirtualTfError(f'{name} {value!r} is unknown; known are {", ".join(sorted(known))}')
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A data set with a network, and how long it is trained here."""
+    dataset: str
+    model: str
+    rounds: int
+    paper: str              # row of the paper's Table 2
+    rates: tuple            # client learning rates of the sweep
+    epochs: int = 20
+    note: str = ''          # what is not the paper's
+
+    def given(self):
+        return {'dataset': self.dataset, 'model': self.model, 'rounds': self.rounds, 'epochs': self.epochs}
 
 
-def check_fits(settings, dataset):
-    """Refuses settings that this data cannot serve."""
-    if settings.clients_per_round > len(dataset.clients):
-        raise VirtualTfError(f'clients_per_round = {settings.clients_per_round} is more than the '
-                             f'{len(dataset.clients)} clients of {dataset.name}')
-    models.check_input(settings.model, dataset.train.x)
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """What is run: a name, which is also the path of its folder, and all settings that are not defaults."""
+    name: str
+    given: tuple            # ((setting, value), …)
+
+    def settings(self, seed=0):
+        """The Settings of one run."""
+        return make_settings(dict(self.given) | {'seed': seed})
+
+    def folder(self, seed):
+        return f'{self.name}/seed-{seed}'
 
 
-def _with_compiler(settings):
-    if settings.compile != 'auto':
-        return settings
-    return dataclasses.replace(settings, compile=FASTER_COMPILER.get(settings.model, 'graph'))
+def experiment(name, *givens):
+    """An Experiment from dicts of settings, of which a later one wins."""
+    merged = {}
+    for given in givens:
+        merged |= given
+    return Experiment(name, tuple(sorted(merged.items())))
 
 
-def build(settings, dataset):
-    """The Simulation of these settings on this data."""
-    check_fits(settings, dataset)
-    settings = _with_compiler(settings)
-    network = models.build(settings.model, dataset.input_shape, dataset.num_classes,
-                           use_bias=settings.use_bias, estimator=settings.estimator)
-    return training.Simulation(network, ALGORITHMS[settings.method](network, settings), dataset, settings)
+_IMAGE_RATES = (0.05, 0.1, 0.2, 0.4)
+CASES = {
+    'mnist': Case('mnist', 'mlp', 60, 'mnist', _IMAGE_RATES),
+    'pmnist': Case('pmnist', 'mlp', 60, 'pmnist', _IMAGE_RATES),
+    'writers': Case('writers', 'mlp', 60, 'femnist', _IMAGE_RATES,
+                    note='MNIST digits by NIST writer in the place of FEMNIST'),
+    'har': Case('har', 'mlp', 30, 'har', (0.01, 0.02, 0.05, 0.1), note='features recomputed, 6 activities, not 12'),
+    'vsn': Case('vsn', 'mlp', 23, 'vsn', (0.02, 0.05, 0.1, 0.2), note='a sample of 4.3 %, 61 examples a sensor'),
+    'writers-conv': Case('writers', 'conv', 60, 'femnist-conv', (),
+                         note='MNIST digits by NIST writer in the place of FEMNIST'),
+    'shakespeare': Case('shakespeare', 'lstm', 60, 'shakespeare', (), epochs=5, note='E = 5, not 20'),
+}
+# How a method's column is run. The paper's text has private weights, its authors' code has none.
+COLUMNS = {
+    'fedavg': {'method': 'fedavg'},
+    'fedprox': {'method': 'fedprox'},
+    'virtual': {'method': 'virtual', 'private': 'none'},
+    'virtual-residual': {'method': 'virtual', 'private': 'residual'},
+    'authors': {'method': 'virtual', 'preset': 'authors'},
+}
+LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
+          'virtual-residual': 'VIRTUAL, private weights', 'authors': 'VIRTUAL, authors\' choices'}
+
+# The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
+PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
+              'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
+# Ours: four rates by two values of what else a method has, so eight runs of 15 rounds for each.
+SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0)), 'fedprox': ('l2', (0.001, 0.01)),
+               'virtual': ('init_scale', (0.02, 0.05))}
+SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
+
+# What the sweeps have chosen, by case and column; what is not here is a default.
+CHOSEN = {}
+KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
-def run(settings, dataset, folder, progress=True, resume=True, stop=lambda: False, more_hooks=()):
-    """Plays the rounds that `folder` does not hold yet and writes everything about them; returns (summary, history).
-
-    With resume=False it starts anew and replaces what is there. stop() is asked after every round; when it says yes,
-    the run writes a checkpoint and raises Interrupted.
-    """
-    simulation = build(settings, dataset)
-    folder = pathlib.Path(folder)
-    files.check_writable(folder)
-    try:
-        with files.locked(folder):
-            return _run_in(folder, simulation, describe(settings, dataset), progress, resume, stop, more_hooks)
-    except OSError as error:
-        raise RunError(f'writing to {folder} failed ({error.strerror or error}); the last checkpoint is intact, so put '
-                       'that right and give the same command again') from error
+def chosen(case, column):
+    """The swept values of an experiment: a variant of VIRTUAL has those of VIRTUAL."""
+    if column == 'authors':
+        return {}
+    return CHOSEN.get(case, {}).get(column.split('-')[0], {})
 
 
-def check_folder(settings, folder, resume=True):
-    """Refuses a folder that cannot be written or holds another run; returns the rounds of this run that it holds."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    files.check_writable(folder)
-    with files.locked(folder):
-        found = checkpoint.Checkpoints(folder / 'checkpoints').newest(with_clients=False) if resume else None
-    # Made for the check alone, nothing is left behind if another check fails; unless another command uses it by now.
-    with contextlib.suppress(OSError):
-        for parent in missing:
-            parent.rmdir()
-    if found is None:
-        return 0
-    _check_continues(_with_compiler(settings), found, found.identity, folder)
-    return found.round
+def table2(case, column):
+    return experiment(f'table2/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column))
 
 
-def _run_in(folder, simulation, config, progress, resume, stop, more_hooks):
-    settings, points = simulation.settings, checkpoint.Checkpoints(folder / 'checkpoints')
-    identity = {'settings': dataclasses.asdict(settings), 'data': _digest(simulation.dataset),
-                'network': {name: list(shape) for name, shape in simulation.network.shapes().items()}}
-    found, history = points.newest() if resume else None, []
-    if found is None:
-        _remove_previous(folder)
-    else:
-        _check_continues(settings, found, identity, folder)
-        history = hooks.read_history(folder / 'metrics.jsonl', found.round)
-        if found.round == settings.rounds and (folder / 'summary.json').exists():
-            return training.summarise(history), history
-    state = simulation.start(points.clients_folder)
-    if found is not None:
-        points.restore(state, found)
-    (folder / 'summary.json').unlink(missing_ok=True)
-    write_json(folder / 'config.json', config)
-    with contextlib.ExitStack() as stack:
-        watchers = [stack.enter_context(contextlib.closing(hook)) for hook in (
-            hooks.JsonLines(folder / 'metrics.jsonl', history),
-            hooks.TensorBoard(folder, settings, history), snr.Distributions(folder, simulation, state),
-            *([hooks.ProgressBar(settings.variant(), settings.rounds, state.round)] if progress else []),
-            *more_hooks)]
-        _play(simulation, state, history, watchers, lambda: points.save(state, identity), stop)
-        summary = training.summarise(history)
-        for hook in watchers:
-            hook.on_end(summary)
-    plots.learning_curves({settings.variant(): history}, folder / 'learning_curves.png', title(settings))
-    # The last of all: with a summary, the run is finished.
-    write_json(folder / 'summary.json', summary)
-    return summary, history
+def table4(case, column, rounds):
+    """E = 100."""
+    return experiment(f'table4/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column),
+                      {'epochs': 100, 'rounds': rounds})
 
 
-def _play(simulation, state, history, watchers, save, stop):
-    """The rounds that are left, with their hooks and checkpoints."""
-    every, last = simulation.settings.checkpoint_every, simulation.settings.rounds
-    if stop():
-        raise Interrupted(f'stopped before round {state.round + 1}')
-    for metrics in simulation.run(state):
-        history.append(metrics)
-        for hook in watchers:
-            hook.on_round(metrics, simulation, state)
-        stopping = state.round < last and stop()
-        if every and (stopping or state.round % every == 0 or state.round == last):
-            for hook in watchers:
-                hook.flush()
-            save()
-        if stopping:
-            raise Interrupted(f'stopped after round {state.round} of {last}; ' + (
-                'the same command continues from there' if every else 'nothing to continue from, checkpoint_every = 0'))
+def kl_study(kl_weight):
+    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], chosen('writers', 'virtual'),
+                      {'kl_weight': kl_weight})
 
 
-def _check_continues(settings, found, identity, folder):
-    """Refuses to continue a run with what would have changed its rounds."""
-    check_same(settings.differences(found.identity['settings']), folder)
-    if identity['network'] != found.identity.get('network'):
-        raise VirtualTfError(f'{folder} holds a run of another network under the name {settings.model}; {_WAY_OUT}')
-    if identity['data'] != found.identity['data']:
-        raise VirtualTfError(f'{folder} holds a run with other data under the name {settings.dataset}; {_WAY_OUT}')
-    if settings.rounds < found.round:
-        raise VirtualTfError(f'rounds = {settings.rounds}, but the run in {folder} has played {found.round} already; '
-                             f'{_WAY_OUT}')
+def sweep(case, column):
+    """The experiments of one method's sweep, by their point of the grid: {((setting, value), …): Experiment}"""
+    axis, values = SECOND_AXIS[column]
+    base = CASES[case].given() | COLUMNS[column] | {
+        'rounds': SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
+    return grid(f'sweeps/{case}/{column}', base, {'client_lr': CASES[case].rates, axis: values})
 
 
-def check_same(differences, folder):
-    """Refuses a folder whose run has other settings: {name: (then, now)}"""
-    if differences:
-        named = ', '.join(f'{name} = {now!r} (there: {then!r})' for name, (then, now) in differences.items())
-        raise VirtualTfError(f'{folder} holds a run with other settings: {named}; {_WAY_OUT}')
+def grid(name, given, axes):
+    """Every combination of the axes' values: {((setting, value), …): Experiment}"""
+    points = [tuple(zip(axes, values)) for values in itertools.product(*axes.values())]
+    return {point: experiment(f'{name}/{_folder(point)}', given, dict(point)) for point in points}
 
 
-def _digest(dataset):
-    """SHA-256 of all examples and of who has them."""
-    digest = hashlib.sha256()
-    for split in (dataset.train, dataset.test, dataset.validation or ()):
-        for array in split:
-            digest.update(f'{array.dtype.str}{array.shape}'.encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return digest.hexdigest()
+def _folder(point):
+    return '_'.join(f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}' for name, value in point)
 
 
-def describe(settings, dataset):
-    """config.json: all settings, the data, versions and the commit."""
-    return {'settings': dataclasses.asdict(settings),
-            'data': {'name': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
-                     'train_examples': len(dataset.train.y), 'test_examples': len(dataset.test.y)},
-            'versions': {'python': platform.python_version()} | {
-                name: importlib.metadata.version(name) for name in _PACKAGES},
-            'git_commit': _git_commit()}
+# Groups of experiments that a command can name, with their usual seeds.
+STUDIES = {
+    **{f'table2/{case}': ([table2(case, column) for column in COLUMNS], (0, 1, 2))
+       for case in ('mnist', 'pmnist', 'writers', 'har', 'vsn')},
+    'table2/writers-conv': ([table2('writers-conv', column) for column in ('fedavg', 'fedprox', 'virtual')], (0,)),
+    'table2/shakespeare': ([table2('shakespeare', column) for column in ('fedavg', 'virtual')], (0,)),
+    'table4/writers': ([table4('writers', column, 60) for column in ('fedavg', 'fedprox', 'virtual')], (0, 1, 2)),
+    'table4/writers-conv': ([table4('writers-conv', column, 15) for column in ('fedavg', 'virtual')], (0,)),
+    'kl': ([kl_study(value) for value in KL_WEIGHTS], (0,)),
+}
 
 
-def title(settings, seeds=None):
-    """What a picture of these runs shows."""
-    named = ', '.join(seeds or [str(settings.seed)])
-    return (f'{settings.dataset}, {settings.model}: C = {settings.clients_per_round}, E = {settings.epochs}, '
-            f'seed {named}')
+def study(name):
+    """(experiments, seeds) of a study, or of the part of one that `name` is the path of."""
+    if name in STUDIES:
+        return STUDIES[name]
+    found = [(each, seeds) for experiments, seeds in STUDIES.values() for each in experiments if each.name == name]
+    if not found:
+        raise VirtualTfError(f'study {name!r} is unknown; known are {", ".join(STUDIES)}')
+    return [found[0][0]], found[0][1]
 
 
-def _git_commit():
-    """The commit of the source tree, '' outside a checkout."""
-    here = pathlib.Path(__file__).parent
-    try:
-        # --exclude: the commit itself, not the name of a tag.
-        answer = subprocess.run(['git', 'describe', '--always', '--dirty', '--abbrev=40', '--exclude=*'], cwd=here,
-                                capture_output=True, text=True)
-    except FileNotFoundError:
-        return ''
-    return answer.stdout.strip()
+# Microseconds of one client's step on one core, measured here (scripts.bench has them for two): for estimates alone.
+_STEP = {('mlp', 'fedavg'): 160, ('mlp', 'none'): 290, ('mlp', 'private'): 700, ('conv', 'fedavg'): 13_000,
+         ('conv', 'none'): 16_000, ('lstm', 'fedavg'): 23_000, ('lstm', 'none'): 25_000}
+_START = 12.0     # seconds to import, load and compile
 
 
-def _remove_previous(folder):
-    """A run replaces the one that its folder held, the means to continue that one first."""
-    checkpoints, doomed = folder / 'checkpoints', folder / 'checkpoints.old'
-    if doomed.exists():
-        shutil.rmtree(doomed)
-    if checkpoints.exists():
-        checkpoints.rename(doomed)   # at once: half of them would look like damage
-        shutil.rmtree(doomed)
-    for path in (*folder.glob('events.out.tfevents.*'), folder / 'summary.json', folder / 'metrics.jsonl'):
-        path.unlink(missing_ok=True)
-
-
-def write_json(path, value):
-    """Indented, strict JSON."""
-    with files.replacing(path) as file:
-        file.write((json.dumps(json.loads(hooks.to_json(value)), indent=2) + '\n').encode())
+def estimate(settings, dataset):
+    """Seconds that a run will take, roughly: so many steps of so many microseconds."""
+    kind = 'fedavg' if settings.method != 'virtual' else 'none' if settings.private == 'none' else 'private'
+    step = _STEP.get((settings.model, kind)) or 2.5 * _STEP.get((settings.model, 'none'), _STEP['mlp', 'none'])
+    batches = sum(math.ceil(size / settings.batch_size) for size in dataset.train.sizes()) / len(dataset.clients)
+    return _START + 1e-6 * step * settings.rounds * settings.clients_per_round * settings.epochs * batches

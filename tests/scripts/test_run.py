@@ -195,7 +195,7 @@ def test_a_signal_in_the_last_round_ends_the_command_after_the_run(monkeypatch, 
         while not stop():
             time.sleep(0.01)
         return {}, []
-    monkeypatch.setattr(run.experiments, 'run', last_round)
+    monkeypatch.setattr(run.running, 'run', last_round)
     with pytest.raises(SystemExit) as ended:
         run.play(None, None, 'out', True)
     assert ended.value.code == entry.BY_SIGNAL + signal.SIGTERM

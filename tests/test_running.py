@@ -6,7 +6,7 @@ import re
 import pytest
 from toys import make_dataset, make_settings
 
-from virtual_tf import experiments
+from virtual_tf import running
 from virtual_tf.types import VirtualTfError
 
 
@@ -20,7 +20,7 @@ def finished(tmp_path_factory):
     (folder / 'metrics.jsonl').write_text('{"round": 77}\n')
     settings = make_settings(rounds=2, histogram_every=1)
     dataset = make_dataset()
-    return folder, settings, dataset, *experiments.run(settings, dataset, folder, progress=False)
+    return folder, settings, dataset, *running.run(settings, dataset, folder, progress=False)
 
 
 def test_a_run_writes_config_metrics_summary_picture_and_events(finished):
@@ -52,35 +52,35 @@ def test_the_files_hold_what_the_run_returned(finished):
 def test_an_unknown_name_is_refused_with_the_known_ones():
     for name, known in (('method', 'fedavg, fedprox, virtual'), ('model', 'mlp'), ('dataset', 'watch')):
         with pytest.raises(VirtualTfError, match=f"{name} 'nonsense' is unknown; known are .*{known}"):
-            experiments.check_names(make_settings(**{name: 'nonsense'}))
-    experiments.check_names(make_settings())
+            running.check_names(make_settings(**{name: 'nonsense'}))
+    running.check_names(make_settings())
 
 
 def test_more_clients_a_round_than_there_are_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(VirtualTfError, match='clients_per_round = 5 is more than the 4 clients of toy'):
-        experiments.run(make_settings(clients_per_round=5), make_dataset(), tmp_path / 'out')
+        running.run(make_settings(clients_per_round=5), make_dataset(), tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
-    experiments.check_fits(make_settings(clients_per_round=4), make_dataset())
+    running.check_fits(make_settings(clients_per_round=4), make_dataset())
 
 
 def test_auto_takes_the_compiler_that_measured_faster():
-    simulation = experiments.build(make_settings(compile='auto'), make_dataset())
-    assert simulation.settings.compile == experiments.FASTER_COMPILER['mlp']
-    assert experiments.build(make_settings(compile='graph'), make_dataset()).settings.compile == 'graph'
+    simulation = running.build(make_settings(compile='auto'), make_dataset())
+    assert simulation.settings.compile == running.FASTER_COMPILER['mlp']
+    assert running.build(make_settings(compile='graph'), make_dataset()).settings.compile == 'graph'
 
 
 def test_settings_reach_the_network():
-    simulation = experiments.build(make_settings(use_bias=True, estimator='sample'), make_dataset())
+    simulation = running.build(make_settings(use_bias=True, estimator='sample'), make_dataset())
     assert simulation.network.shapes()['dense_3/bias'] == (2,)
     assert {layer.estimator for _, layer in simulation.network.layers if hasattr(layer, 'units')} == {'sample'}
 
 
 def test_checking_an_output_folder_makes_none(tmp_path):
-    assert experiments.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
+    assert running.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
     assert list(tmp_path.iterdir()) == []
     (tmp_path / 'taken').write_text('mine')
     with pytest.raises(VirtualTfError, match=r'output folder .*/taken/run cannot be written'):
-        experiments.check_folder(make_settings(), tmp_path / 'taken' / 'run')
+        running.check_folder(make_settings(), tmp_path / 'taken' / 'run')
     assert (tmp_path / 'taken').read_text() == 'mine'
 
 
@@ -88,6 +88,6 @@ def test_checking_a_folder_leaves_what_another_command_has_begun(tmp_path, monke
     def write_meanwhile(folder):
         (folder.parent / 'other').mkdir()
         return contextlib.nullcontext()
-    monkeypatch.setattr(experiments.files, 'locked', write_meanwhile)
-    assert experiments.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
+    monkeypatch.setattr(running.files, 'locked', write_meanwhile)
+    assert running.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
     assert [path.name for path in (tmp_path / 'new').iterdir()] == ['other']
