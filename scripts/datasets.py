@@ -56,15 +56,13 @@ def row(name, dataset):
             f'{both.sum():14,}{both.mean():9,.0f}{np.std(both):9,.0f}')
 
 
-def load(values):
+def load(data_dir, names=None, **given):
     """({name: FederatedDataset}, {name: why it could not be loaded})"""
     datasets, missing = {}, {}
-    for name in values.datasets or data.LOADERS:
-        settings = make_settings({'dataset': name, 'seed': values.seed, 'max_clients': values.max_clients,
-                                  'download': values.download})
+    for name in names or data.LOADERS:
         data.loader(name)
         try:
-            datasets[name] = data.load(values.data_dir, settings)
+            datasets[name] = data.load(data_dir, make_settings({'dataset': name} | given))
         except DataError as error:
             missing[name] = str(error)
     return datasets, missing
@@ -74,7 +72,8 @@ def main(_):
     values = flags.FLAGS
     picture = pathlib.Path(values.output).expanduser()
     files.check_writable(picture.parent, 'output')
-    datasets, missing = load(values)
+    datasets, missing = load(values.data_dir, values.datasets, seed=values.seed, max_clients=values.max_clients,
+                             download=values.download)
     if not datasets:
         raise VirtualTfError('; '.join(missing.values()))
     print(_HEAD)

@@ -118,9 +118,11 @@ def parse_grid(texts):
 
 def play(jobs, values, root):
     """Plays what is not finished, with an estimate before and a live table; raises if a run failed."""
-    todo = [job for job in dict.fromkeys(jobs) if not sweeps.finished(job, root)]
-    place = sweeps.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins))
-    costs = {job: cost for job, cost in zip(todo, _costs(todo, values.data_dir))}
+    jobs = list(dict.fromkeys(jobs))
+    todo = [job for job in jobs if not (values.resume and sweeps.finished(job, root))]
+    place = sweeps.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins),
+                         values.resume)
+    costs = dict(zip(todo, _costs(todo, values.data_dir)))
     print(f'{len(jobs)} runs, {len(jobs) - len(todo)} finished; '
           f'the others take about {duration(sum(costs.values()) / values.processes)}', flush=True)
     if not todo:

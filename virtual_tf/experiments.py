@@ -81,6 +81,9 @@ SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the sweeps have chosen, by case and column; what is not here is a default.
 CHOSEN = {}
+SPARSITIES = (0, 50, 75, 90)
+TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
+                ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -93,6 +96,14 @@ def chosen(case, column):
 
 def table2(case, column):
     return experiment(f'table2/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column))
+
+
+def table3(kind, prune=0):
+    """VIRTUAL with pruned deltas, also with FedAvg's initialisation or error feedback; and the baselines."""
+    column = kind if kind in ('fedavg', 'fedprox') else 'virtual'
+    variants = {'fedavg_init': {'client_start': 'fedavg_init'}, 'error_feedback': {'error_feedback': True}}
+    return experiment(f'table3/{kind}-{prune}', CASES['writers'].given(), COLUMNS[column], chosen('writers', column),
+                      variants.get(kind, {}), {'prune': prune} if column == 'virtual' else {})
 
 
 def table4(case, column, rounds):
@@ -130,6 +141,7 @@ STUDIES = {
        for case in ('mnist', 'pmnist', 'writers', 'har', 'vsn')},
     'table2/writers-conv': ([table2('writers-conv', column) for column in ('fedavg', 'fedprox', 'virtual')], (0,)),
     'table2/shakespeare': ([table2('shakespeare', column) for column in ('fedavg', 'virtual')], (0,)),
+    'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
     'table4/writers': ([table4('writers', column, 60) for column in ('fedavg', 'fedprox', 'virtual')], (0, 1, 2)),
     'table4/writers-conv': ([table4('writers-conv', column, 15) for column in ('fedavg', 'virtual')], (0,)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0,)),

@@ -13,6 +13,7 @@ import multiprocessing.connection
 import os
 import pathlib
 import signal
+import threading
 import time
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ class Place(NamedTuple):
     root: pathlib.Path
     data_dir: str
     plugins: tuple = ()
+    resume: bool = True   # False replaces what the folders hold
 
 
 class Progress(NamedTuple):
@@ -81,6 +83,7 @@ def play(job, place, cores=None):
     """Plays one job in this process, on these cores alone; SIGTERM ends it after a round."""
     if cores:
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
+    _end_with_parent()
     asked = []
     with contextlib.suppress(ValueError):     # not the main thread, as under Ray: there the engine ends its workers
         signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
@@ -92,11 +95,23 @@ def play(job, place, cores=None):
     (folder / ERROR).unlink(missing_ok=True)
     try:
         running.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
-                    stop=lambda: bool(asked))
+                    resume=place.resume, stop=lambda: bool(asked))
     except Interrupted:
         return
     except VirtualTfError as error:
         (folder / ERROR).write_text(str(error), encoding='utf-8')
+
+
+def _end_with_parent():
+    """Ends this process when the sweep that started it is gone: it would hold the folders that the next one needs."""
+    parent = multiprocessing.parent_process()
+
+    def watch():
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    if parent is not None:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def run_local(jobs, place, processes, watch=lambda *_: None):

@@ -1,0 +1,192 @@
+"""The paper's tables with our numbers beside the published ones, from run folders.
+
+    python -m scripts.tables --table=2 --data_dir=DATA          # what is there; names the commands for what is missing
+    python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
+
+Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summaries of every seed.
+"""
+import pathlib
+
+import numpy as np
+from absl import flags
+
+from scripts import datasets, entry, sweep, table3
+from virtual_tf import experiments, files, paper, running, sweeps, tables
+from virtual_tf.types import VirtualTfError
+
+S, MT = 'server/accuracy', 'mt/accuracy'
+PROTOCOLS = {'max': 'best round on test data, the paper\'s protocol', 'last_5': 'mean of the last five rounds'}
+# The runs of a table: {case: columns}; and what the paper says of them.
+CASES_OF = {2: {case: list(experiments.COLUMNS) for case in experiments.CASES},
+            4: {case: ['fedavg', 'fedprox', 'virtual'] for case in ('writers', 'writers-conv')}}
+PUBLISHED = {2: paper.TABLE_2, 4: paper.TABLE_4}
+HEADER = ('data', 'rounds', 'method', 'S max', 'paper', 'difference', 'MT max', 'paper', 'difference', 'S last 5',
+          'MT last 5', 'seeds')
+
+
+def define_flags():
+    sweep.define_flags()
+    flags.adopt_module_key_flags(sweep)
+    flags.DEFINE_enum('table', None, ['1', '2', '3', '4'], 'which table', required=True)
+    flags.DEFINE_bool('run', False, 'make the runs that are missing')
+    flags.DEFINE_string('results_dir', 'results', 'folder that the table is written to')
+
+
+def studies_of(table):
+    return [name for name in experiments.STUDIES if name.startswith(f'table{table}/')]
+
+
+def groups_of(table, values):
+    """{(case, column): {seed: Job}} of the studies behind a table."""
+    values.study = studies_of(table)
+    found = {}
+    for group in sweep.groups_of_flags(values):
+        _, case, column = group.name.split('/')
+        found[case, column] = group.points[()]
+    return found
+
+
+def collect(groups, root):
+    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished."""
+    records, missing = {}, {}
+    for key, jobs in groups.items():
+        for seed, job in jobs.items():
+            if sweeps.finished(job, root):
+                summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
+                records.setdefault(key, {})[seed] = {
+                    **{protocol: summary[protocol] for protocol in ('max', 'final', 'last_5')},
+                    'rounds': summary['rounds'], 'seconds': summary['seconds'], 'settings': config['settings'],
+                    'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
+            else:
+                missing.setdefault(key, []).append(seed)
+    return records, missing
+
+
+def rows_of(table, records):
+    """Lines of the table: in percent, mean ± 95 % interval over seeds, and the difference from the paper."""
+    lines = []
+    for (case, column), seeds in records.items():
+        published = PUBLISHED[table][experiments.CASES[case].paper].get(column.split('-')[0])
+        best = {key: [100 * record['max'][key] for record in seeds.values()] for key in (S, MT)}
+        rounds = {record['rounds'] for record in seeds.values()}
+        line = [f'`{case}`', ', '.join(map(str, sorted(rounds))), experiments.LABELS[column]]
+        for i, key in enumerate((S, MT)):
+            line += [tables.cell(best[key]), *(
+                (f'{published[i]:.1f}', f'{np.mean(best[key]) - published[i]:+.2f}') if published else ('–', '–'))]
+        line += [tables.cell([100 * record['last_5'][key] for record in seeds.values()]) for key in (S, MT)]
+        lines.append([*line, str(len(seeds))])
+    return lines
+
+
+def caveats(records):
+    """A sentence for each case whose data or settings are not the paper's."""
+    notes = {}
+    for (case, _), seeds in records.items():
+        caveat = next(iter(seeds.values()))['caveat']
+        notes[case] = '; '.join(text for text in dict.fromkeys((experiments.CASES[case].note, caveat)) if text)
+    return [f'- `{case}`: {text}' for case, text in notes.items() if text]
+
+
+def swept(records):
+    """What the sweeps chose, for each case that is shown."""
+    return [f'- `{case}`, {column}: ' + ', '.join(f'{name} = {value:g}' for name, value in chosen.items())
+            for case in dict.fromkeys(case for case, _ in records)
+            for column, chosen in experiments.CHOSEN.get(case, {}).items()]
+
+
+def table_of_runs(table, values, root):
+    """(header, rows, Markdown around them, summaries) of Table 2 or 4."""
+    groups = groups_of(table, values)
+    if values.run:
+        sweep.play([job for jobs in groups.values() for job in jobs.values()], values, root)
+    records, missing = collect(groups, root)
+    if not records:
+        raise VirtualTfError(f'{root} has no run of table {table}; --run makes them all, '
+                             f'{command(studies_of(table), values)} a part')
+    rows = rows_of(table, records)
+    notes = ['Percent, mean ± 95 % interval over seeds. ' + '; '.join(
+        f'`{name.replace("_", " ")}`: {text}' for name, text in PROTOCOLS.items()) + '.', *caveats(records)]
+    if table == 2:
+        notes += ['', 'Chosen on held-out training data by the sweeps in `results/sweeps`; all else is the default:',
+                  *swept(records)]
+    for (case, column), seeds in missing.items():
+        notes.append(f'- missing: {experiments.LABELS[column]} on `{case}`, seeds {", ".join(map(str, seeds))}: '
+                     f'`{command([f"table{table}/{case}/{column}"], values)}`')
+    return HEADER, rows, notes, {f'{case}/{column}': seeds for (case, column), seeds in records.items()}
+
+
+def command(studies, values):
+    return (f'python -m scripts.sweep --study={",".join(studies)} --data_dir={values.data_dir} '
+            f'--output_dir={values.output_dir}')
+
+
+def table_of_data(values):
+    """Table 1: clients and sizes."""
+    header = ('data', 'K', 'paper', 'size', 'paper', 'size / K', 'paper', 'std', 'paper')
+    rows, notes = [], []
+    found, absent = datasets.load(values.data_dir, download=bool(values.download))
+    for name, dataset in found.items():
+        sizes = datasets.sizes(dataset.train) + datasets.sizes(dataset.test)
+        ours = (len(sizes), sizes.sum(), sizes.mean(), np.std(sizes))
+        theirs = paper.TABLE_1.get(name, (None,) * 4)
+        rows.append([f'`{name}`', *(text for mine, published in zip(ours, theirs) for text in (
+            f'{mine:,.0f}', '–' if published is None else f'{published:,}'))])
+        remarks = [remark for remark in (dataset.caveat, datasets.NOTES.get(name)) if remark]
+        notes += [f'- `{name}`: {"; ".join(remarks)}'] if remarks else []
+    notes += [f'- missing: `{name}`: {reason}' for name, reason in absent.items()]
+    return header, rows, notes
+
+
+def table_of_pruning(values, root):
+    """Table 3 and its claims, as Markdown, and its numbers."""
+    values.study = ['table3']
+    groups = sweep.groups_of_flags(values)
+    jobs = [job for group in groups for job in group.jobs()]
+    if values.run:
+        sweep.play(jobs, values, root)
+    absent = [job.name for job in jobs if not sweeps.finished(job, root)]
+    if absent:
+        raise VirtualTfError(f'{root} has not {", ".join(absent[:3])}{" …" if len(absent) > 3 else ""} for table 3; '
+                             '--run makes them')
+    rows, seeds = [table3.Row(*row) for row in experiments.TABLE_3_ROWS], list(groups[0].points[()])
+    return table3.results(rows, seeds, root), seeds, jobs[0].settings
+
+
+def write(values, folder, table, header, rows, notes):
+    """The table in Markdown and LaTeX; returns the Markdown."""
+    text = tables.markdown(header, rows) + ''.join(f'\n{note}' for note in notes) + '\n'
+    write_text(folder / f'table{table}.md', text)
+    write_text(folder / f'table{table}.tex', tables.latex(header, rows))
+    return text
+
+
+def write_text(path, text):
+    with files.replacing(path) as file:
+        file.write(text.encode())
+
+
+def main(_):
+    values = flags.FLAGS
+    table, root = int(values.table), pathlib.Path(values.output_dir).expanduser()
+    folder = pathlib.Path(values.results_dir).expanduser()
+    files.check_writable(folder, 'results_dir')
+    if table == 1:
+        text = write(values, folder, table, *table_of_data(values))
+    elif table == 3:
+        numbers, seeds, settings = table_of_pruning(values, root)
+        write_text(folder / 'table3.tex', tables.latex(*table3.accuracies(numbers)))
+        text = (table3.markdown(numbers, seeds, f'{settings.dataset}, {settings.rounds} rounds') + '\n\n'
+                + table3.claims(numbers) + table3.distributions(numbers, seeds, root, folder) + '\n')
+        write_text(folder / 'table3.md', text)
+        running.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
+            row._asdict() | {'paper': row.published()} | values for row, values in numbers.items()]})
+    else:
+        header, rows, notes, summaries = table_of_runs(table, values, root)
+        text = write(values, folder, table, header, rows, notes)
+        running.write_json(folder / f'table{table}.json', summaries)
+    print(f'{text}\nwritten: {folder / f"table{table}.md"} and .tex')
+
+
+if __name__ == '__main__':
+    define_flags()
+    entry.run(main)

@@ -1,0 +1,85 @@
+import json
+import pathlib
+
+import pytest
+
+from virtual_tf import experiments, paper
+from virtual_tf.algorithms import ALGORITHMS
+from virtual_tf.types import VirtualTfError
+
+SWEEPS = pathlib.Path(__file__).parent.parent / 'results' / 'sweeps'
+ALL = [each for found, _ in experiments.STUDIES.values() for each in found]
+
+
+def test_every_experiment_has_settings_and_a_name_of_its_own():
+    assert len({each.name for each in ALL}) == len(ALL)
+    for each in ALL:
+        settings = each.settings(seed=7)
+        assert settings.seed == 7 and settings.method in ALGORITHMS and settings.clients_per_round == 10
+        assert all(getattr(settings, name) == value for name, value in each.given)
+
+
+@pytest.mark.parametrize('name, case', experiments.CASES.items())
+def test_cases_have_a_row_in_the_paper(name, case):
+    assert set(paper.TABLE_2[case.paper]) == {'fedavg', 'fedprox', 'virtual'}
+
+
+def test_a_later_dict_wins():
+    assert experiments.experiment('a', {'x': 1, 'y': 2}, {'x': 3}).given == (('x', 3), ('y', 2))
+
+
+def test_a_grid_has_every_combination():
+    points = experiments.grid('g', {'rounds': 3}, {'client_lr': (0.1, 0.2), 'prune': (0, 50)})
+    assert len(points) == 4
+    each = points[('client_lr', 0.2), ('prune', 50)]
+    assert each.name == 'g/client_lr=0.2_prune=50'
+    assert dict(each.given) == {'rounds': 3, 'client_lr': 0.2, 'prune': 50}
+
+
+def test_every_method_gets_the_same_effort_in_a_sweep():
+    assert len({len(experiments.sweep('mnist', column)) for column in experiments.SECOND_AXIS}) == 1
+    for column in experiments.SECOND_AXIS:
+        settings = [each.settings() for each in experiments.sweep('mnist', column).values()]
+        assert {one.rounds for one in settings} == {experiments.SWEEP_ROUNDS}
+        assert {one.validation_fraction for one in settings} == {experiments.SWEEP_VALIDATION}
+    # FedProx is the best run with a penalty; without one it is FedAvg.
+    assert min(experiments.SECOND_AXIS['fedprox'][1]) > 0
+
+
+def test_the_server_rate_that_would_freeze_the_clients_is_refused():
+    # the paper's γ = 1 − η_s with η_s = 1
+    assert 1.0 in experiments.PAPER_GRID['server_lr']
+    with pytest.raises(VirtualTfError, match='freeze'):
+        experiments.experiment('x', {'preset': 'paper', 'server_lr': 1.0}).settings()
+
+
+@pytest.mark.parametrize('path', sorted(SWEEPS.glob('*.json')), ids=lambda path: path.stem)
+def test_chosen_values_are_those_that_a_sweep_in_results_has_picked(path):
+    groups = json.loads(path.read_text(encoding='utf-8'))['groups']
+    assert experiments.CHOSEN[path.stem] == {name.split('/')[-1]: group['best'] for name, group in groups.items()}
+
+
+def test_nothing_is_chosen_without_a_sweep():
+    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.CHOSEN)
+
+
+def test_studies_by_name():
+    assert experiments.study('kl')[1] == (0,)
+    found, seeds = experiments.study('table2/mnist/virtual')
+    assert [each.name for each in found] == ['table2/mnist/virtual'] and seeds == (0, 1, 2)
+    with pytest.raises(VirtualTfError, match='table2/mnist'):
+        experiments.study('table9')
+
+
+def test_table_3_varies_what_it_is_about():
+    first, second = (dict(experiments.table3(*row).given) for row in (('virtual', 50), ('fedavg_init', 50)))
+    assert second == first | {'client_start': 'fedavg_init'}
+    assert 'prune' not in dict(experiments.table3('fedavg').given)
+
+
+def test_an_estimate_grows_with_the_steps():
+    from toys import make_dataset, make_settings
+    dataset = make_dataset()
+    once, twice = (experiments.estimate(make_settings(epochs=epochs), dataset) for epochs in (100, 200))
+    start = 2 * once - twice
+    assert once > start > 0
