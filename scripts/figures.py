@@ -62,6 +62,8 @@ def missing(place, study):
     lacking = {each.name: [seed for seed in seeds if not (place.root / each.folder(seed) / 'summary.json').exists()]
                for each in found}
     named = ', '.join(f'{name} ({_seeds(left)})' for name, left in lacking.items() if left)
+    if all(len(left) == len(seeds) for left in lacking.values()):
+        named = f'all of {study} ({_seeds(seeds)})'
     return [f'{named}: {place.command(study)}'] if named else []
 
 

@@ -21,7 +21,7 @@ ACCURACY = (('server/accuracy', 'S accuracy, %', 100.0), ('mt/accuracy', 'MT acc
             ('train/accuracy', 'training accuracy, %', 100.0))
 _PAGE, _COLUMNS = 7.2, 4     # inches, and panels in them
 _PRINT = {'font.size': 8, 'axes.titlesize': 'medium', 'figure.titlesize': 'large', 'legend.fontsize': 'medium',
-          'figure.figsize': (_PAGE, 3.0), 'axes.grid': True, 'grid.alpha': 0.3, 'pdf.fonttype': 42}
+          'figure.figsize': (_PAGE, 3.0), 'axes.grid': True, 'grid.alpha': 0.3}
 
 
 class Run(NamedTuple):
@@ -206,6 +206,7 @@ def client_size(methods, title):
 def save(figure, folder, name, caption):
     """PNG, PDF and the caption as text; the same runs give the same files."""
     figure.savefig(folder / f'{name}.png', dpi=150)
-    figure.savefig(folder / f'{name}.pdf', metadata={'CreationDate': None})
+    with plt.rc_context({'pdf.fonttype': 42}):     # TrueType: publishers refuse matplotlib's usual Type 3
+        figure.savefig(folder / f'{name}.pdf', metadata={'CreationDate': None})
     plt.close(figure)
     (folder / f'{name}.txt').write_text(caption + '\n', encoding='utf-8')
