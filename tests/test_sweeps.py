@@ -96,7 +96,8 @@ def test_an_error_of_one_job_does_not_stop_the_others(tmp_path):
 
 
 COMMAND = [sys.executable, '-m', 'scripts.sweep', '--method=fedavg,virtual', '--private=none',
-           '--grid=client_lr=0.01,0.1', '--validation_fraction=0.2', '--checkpoint_every=2', '--processes=2', '--data_dir=nowhere',
+           '--grid=client_lr=0.01,0.1', '--validation_fraction=0.2', '--checkpoint_every=2', '--processes=2',
+           '--data_dir=nowhere',
            *(f'--{name}={value}' for name, value in SMALL.items() if name != 'rounds'), '--rounds=20']
 
 
