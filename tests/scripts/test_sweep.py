@@ -1,0 +1,48 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+from scripts import sweep
+from virtual_tf import sweeps
+from virtual_tf.settings import make_settings
+from virtual_tf.types import VirtualTfError
+
+
+def test_axes_of_a_grid():
+    assert sweep.parse_grid(['client_lr=0.1,0.2,0.1', 'prune=0,50']) == {'client_lr': (0.1, 0.2), 'prune': (0, 50)}
+    assert sweep.parse_grid(['prune_score=authors,update']) == {'prune_score': ('authors', 'update')}
+    for text, said in (('nonsense=1', 'nonsense'), ('client_lr', 'client_lr'), ('prune=0.5', 'int'),
+                       ('seed=1', 'seed')):
+        with pytest.raises(VirtualTfError, match=said):
+            sweep.parse_grid([text])
+
+
+def test_durations():
+    assert [sweep.duration(seconds) for seconds in (7, 600, 7200)] == ['7 s', '10 min', '2.0 h']
+    assert sweep.duration(math.nan) == 'an unknown time'
+
+
+@pytest.mark.parametrize('arguments, said', [
+    (['--study=table9'], 'table2/mnist'),
+    (['--study=kl', '--grid=client_lr=0.1'], 'exclude'),
+    (['--grid=nonsense=1'], 'nonsense'),
+    (['--method=virtual,nonsense'], 'nonsense'),
+    (['--seed=x'], 'seed must be a whole number'),
+    (['--processes=0'], 'processes'),
+])
+def test_a_bad_flag_is_one_sentence(tmp_path, arguments, said):
+    done = subprocess.run([sys.executable, '-m', 'scripts.sweep', f'--output_dir={tmp_path / "out"}', *arguments],
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr and 'Traceback' not in done.stderr
+    assert not (tmp_path / 'out').exists()
+
+
+def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
+    settings = make_settings({})
+    points = {(('client_lr', rate),): {0: sweeps.Job(str(rate), settings)} for rate in (0.1, 0.2, 0.4)}
+    monkeypatch.setattr(sweep.sweeps, 'score', lambda job, root, select: {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name])
+    text, record = sweep.report(sweep.Group('g', points), None, 'val')
+    assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
+    assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best'] and 'edge of the grid' in text

@@ -1,0 +1,56 @@
+import json
+import types
+
+import pytest
+
+from scripts import tables
+from virtual_tf import experiments
+from virtual_tf.sweeps import Job
+from virtual_tf.types import VirtualTfError
+
+
+def write_run(root, each, seed, server, mt):
+    job = Job(each.folder(seed), each.settings(seed))
+    folder = root / job.name
+    folder.mkdir(parents=True)
+    numbers = {tables.S: server, tables.MT: mt}
+    (folder / 'config.json').write_text(json.dumps(
+        {'settings': job.settings.__dict__, 'data': {'caveat': 'made up'}, 'git_commit': 'abc'}))
+    (folder / 'summary.json').write_text(json.dumps(
+        {'max': numbers, 'final': numbers, 'last_5': numbers, 'rounds': job.settings.rounds, 'seconds': 1.0}))
+    return job
+
+
+@pytest.fixture
+def groups(tmp_path):
+    """MNIST with two of three seeds of VIRTUAL and none of FedAvg."""
+    virtual, fedavg = (experiments.table2('mnist', column) for column in ('virtual', 'fedavg'))
+    jobs = {seed: write_run(tmp_path, virtual, seed, 0.97 + 0.01 * seed, 0.96) for seed in (0, 1)}
+    jobs[2] = Job(virtual.folder(2), virtual.settings(2))
+    return {('mnist', 'virtual'): jobs, ('mnist', 'fedavg'): {0: Job(fedavg.folder(0), fedavg.settings(0))}}
+
+
+def test_what_is_finished_and_what_is_missing(groups, tmp_path):
+    records, missing = tables.collect(groups, tmp_path)
+    assert list(records['mnist', 'virtual']) == [0, 1] and ('mnist', 'fedavg') not in records
+    assert missing == {('mnist', 'virtual'): [2], ('mnist', 'fedavg'): [0]}
+
+
+def test_a_row_has_ours_the_paper_s_and_the_difference(groups, tmp_path):
+    row, = tables.rows_of(2, tables.collect(groups, tmp_path)[0])
+    names = ('data', 'rounds', 'method', 'S', 'paper S', 'S difference', 'MT', 'paper MT', 'MT difference')
+    line = dict(zip(names, row))
+    # S: mean of 97 and 98, Student's t of one degree of freedom 12.706, half the difference 0.5
+    assert line['S'] == '97.50 ± 6.35' and line['paper S'] == '97.8' and line['S difference'] == '-0.30'
+    assert line['MT'] == '96.00 ± 0.00' and line['MT difference'] == '-1.40' and row[-1] == '2'
+
+
+def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, 'groups_of', lambda table, values: groups)
+    values = types.SimpleNamespace(run=False, data_dir='DATA', output_dir='runs')
+    _, _, notes, summaries = tables.table_of_runs(2, values, tmp_path)
+    command = 'seeds 2: `python -m scripts.sweep --study=table2/mnist/virtual --data_dir=DATA'
+    assert any(command in note for note in notes)
+    assert any('made up' in note for note in notes) and list(summaries) == ['mnist/virtual']
+    with pytest.raises(VirtualTfError, match='--run makes them'):
+        tables.table_of_runs(2, values, tmp_path / 'empty')
