@@ -23,7 +23,15 @@ def test_a_drift_of_the_machine_does_not_enter_the_ratios():
     np.testing.assert_allclose(rows[2]['ratio_by_process'], [1.1] * 4)
     np.testing.assert_allclose(rows[2]['round_seconds'], 1.1 * np.median(drift))
     assert rows[2]['fastest'] < rows[2]['quartiles'][0] < rows[2]['round_seconds'] < rows[2]['quartiles'][1]
-    json.dumps(rows)
+    assert json.dumps(rows)
+
+
+def test_all_populations_train_through_one_trace(small):
+    simulations = bench_scale.make_simulations(bench_scale.CLIENTS)
+    for simulation in simulations.values():
+        simulation.play_round(simulation.start())
+    for simulation in simulations.values():
+        assert simulation.algorithm.client_update.experimental_get_tracing_count() == 1
 
 
 def test_populations_are_made_once_and_measured_again_and_again(small, tmp_path):
