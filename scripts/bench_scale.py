@@ -130,7 +130,9 @@ def measure_growth(folder):
 
 
 def peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    # Not ru_maxrss: a process inherits that of the one that started it.
+    lines = pathlib.Path('/proc/self/status').read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith('VmHWM:')) * 1024 / 1e6
 
 
 def folder_bytes(folder):
