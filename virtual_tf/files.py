@@ -83,12 +83,10 @@ def write_record(file, header, arrays):
     arrays = [np.asarray(array, order='C') for array in arrays]
     described = {'header': header, 'arrays': [[array.dtype.str, list(array.shape)] for array in arrays]}
     text = json.dumps(described, allow_nan=False).encode()
-    digest = hashlib.sha256()
     contents = (array.reshape(-1).view(np.uint8) for array in arrays)
-    for part in (_PREFIX.pack(_MAGIC, _FORMAT, len(text)), text, *contents):
-        digest.update(part)
-        file.write(part)
-    file.write(digest.digest())
+    body = b''.join((_PREFIX.pack(_MAGIC, _FORMAT, len(text)), text, *contents))
+    file.write(body)
+    file.write(hashlib.sha256(body).digest())
 
 
 def read_record(path):

@@ -27,7 +27,7 @@ class ClientStore:
         self._version = 0           # number of writes
         self._unsaved = set()       # clients whose version is in memory alone
         self._unsynced = set()      # files that a power failure could still take
-        self._superseded = []       # (client, version) that may have a file and are nobody's state now
+        self._superseded = []       # (client, version) that only a kept manifest needs
         self._kept = ()             # manifests that may be restored
         if not in_memory:
             folder.mkdir(parents=True, exist_ok=True)
@@ -48,15 +48,17 @@ class ClientStore:
     def write(self, ids, states):
         """New states [C, …] of these clients."""
         self._version += 1
-        for i, row in zip(map(int, ids), self._make_rows(states, len(ids))):
-            if i in self._versions:
-                self._superseded.append((i, self._versions[i]))
-            self._rows[i], self._versions[i] = row, self._version
+        ids = [int(i) for i in ids]
+        superseded = [(i, self._versions[i]) for i in ids if i in self._versions]
+        for i, row in zip(ids, self._make_rows(states, len(ids))):
+            # A copy, so that a row in memory does not keep its whole cohort alive.
+            self._rows[i] = [leaf.copy() for leaf in row] if self._in_memory else row
+            self._versions[i] = self._version
             self._unsaved.add(i)
         if not self._in_memory:
             self._write_files()
             self._rows.clear()
-        self._remove_superseded()
+        self._superseded += self._remove_unneeded(superseded)
 
     def save(self):
         """Brings all states safely to files, of which only changed ones need it; returns the manifest."""
@@ -71,18 +73,16 @@ class ClientStore:
     def keep(self, manifests):
         """From now on, versions that are neither current nor in one of these manifests are removed."""
         self._kept = tuple(manifests)
-        self._remove_superseded()
+        self._superseded = self._remove_unneeded(self._superseded)
 
     def restore(self, manifest, kept):
         """Goes back to a manifest and removes the files that neither it nor one of the `kept` ones refers to."""
-        self._rows, self._unsaved, self._unsynced, self._superseded = {}, set(), set(), []
+        self._rows, self._unsaved, self._unsynced = {}, set(), set()
         self._versions, self._kept = dict(manifest), (manifest, *kept)
         self._version = max(manifest.values(), default=0)
-        for path in self._folder.glob('[0-9]*.[0-9]*'):
-            client, version = map(int, path.name.split('.'))
-            if manifest.get(client) != version:
-                self._superseded.append((client, version))
-        self._remove_superseded()
+        found = [tuple(map(int, path.name.split('.'))) for path in self._folder.glob('[0-9]*.[0-9]*')]
+        self._superseded = self._remove_unneeded(
+            [(client, version) for client, version in found if manifest.get(client) != version])
 
     def _row(self, i):
         if i in self._rows:
@@ -105,22 +105,23 @@ class ClientStore:
                 files.write_record(file, {'client': i, 'version': self._versions[i]}, self._rows[i])
         self._unsaved.clear()
 
-    def _remove_superseded(self):
+    def _remove_unneeded(self, superseded):
+        """Removes the files of these versions; returns those that a kept manifest still needs."""
         needed = []
-        for client, version in self._superseded:
+        for client, version in superseded:
             if any(manifest.get(client) == version for manifest in self._kept):
                 needed.append((client, version))
             elif self._folder is not None:
                 path = _path(self._folder, client, version)
                 path.unlink(missing_ok=True)
                 self._unsynced.discard(path)
-        self._superseded = needed
+        return needed
 
     def _make_rows(self, states, count):
-        """A list of leaves for each client; copies, so that a row does not keep its whole cohort alive."""
+        """A list of leaves for each client, views of the states."""
         self._structure = tf.nest.map_structure(lambda leaf: 0, states)
         leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(states)]
-        return [[leaf[i].copy() for leaf in leaves] for i in range(count)]
+        return [[leaf[i] for leaf in leaves] for i in range(count)]
 
 
 def verify(folder, manifest):

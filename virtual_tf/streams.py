@@ -13,6 +13,7 @@ import tensorflow as tf
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _MANTISSA_BITS = 23
+_VECTOR = 64   # a multiple of the numbers in any processor's vector
 
 
 def make_keys(*entropy, ids=(0,)):
@@ -69,21 +70,31 @@ class Stream:
         """[C, *shape]"""
         size = int(np.prod(shape))
         # Compiled where it is drawn step by step; a single draw in eager mode would not repay the compilation.
-        sample = _normals if tf.executing_eagerly() else _compiled_normals
+        sample = _eager_normals if tf.executing_eagerly() else _compiled_normals
         values = sample(self._keys, tf.constant(self._drawn, tf.uint32), size, self._dtype)
         self._drawn += (size + 1) // 2
         return tf.reshape(values, [-1, *shape])
 
 
-def _normals(keys, start, size, dtype):
-    """[C, size], from the counters from `start` on; a counter gives two."""
+def _uniforms(keys, start, size, dtype):
+    """[C, size] between -1 and 1, from the counters from `start` on; a counter gives two."""
     position = start + tf.cast(tf.range((size + 1) // 2), tf.uint32)[tf.newaxis]
     words = threefry2x32((keys[:, :1], keys[:, 1:]), (position, tf.ones_like(position)))
     bits = tf.concat(words, axis=1)[:, :size]
-    # Odd multiples of 2^-23 between -1 and 1: exact in float32, symmetric, and never an end point.
+    # Odd multiples of 2^-23: exact in float32, symmetric, and never an end point.
     mantissa = tf.cast(tf.bitwise.right_shift(bits, tf.constant(32 - _MANTISSA_BITS, tf.uint32)), tf.int32)
-    uniform = tf.cast(2 * mantissa + 1, dtype) * 2.0 ** -_MANTISSA_BITS - 1.0
-    return tf.math.erfinv(uniform) * np.sqrt(2.0)
+    return tf.cast(2 * mantissa + 1, dtype) * 2.0 ** -_MANTISSA_BITS - 1.0
+
+
+def _normals(keys, start, size, dtype):
+    return tf.math.erfinv(_uniforms(keys, start, size, dtype)) * np.sqrt(2.0)
+
+
+def _eager_normals(keys, start, size, dtype):
+    # TensorFlow's erfinv leaves what does not fill a vector at the end of the array to scalar code, which rounds
+    # otherwise. With rows of whole vectors there is no such end, so a client's numbers are the same in any cohort.
+    whole = tf.pad(_uniforms(keys, start, size, dtype), [[0, 0], [0, -size % _VECTOR]])
+    return tf.math.erfinv(whole)[:, :size] * np.sqrt(2.0)
 
 
 _compiled_normals = tf.function(_normals, jit_compile=True, autograph=False)
