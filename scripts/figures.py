@@ -139,8 +139,8 @@ def cases_of(place, table, make):
             cases[case_title(methods)] = methods
             note = experiments.CASES[case].note
             notes.append(describe(methods) + (f' ({note}).' if note else '.'))
-        if f'{table}/{case}' in experiments.STUDIES:
-            lines += missing(place, f'{table}/{case}')
+        for study in (f'{table}/{case}', f'{table}/{case}-variants'):
+            lines += missing(place, study) if study in experiments.STUDIES else []
     return cases, notes, lines
 
 
@@ -165,10 +165,7 @@ def accuracy(place):
 
 
 def epochs100(place):
-    def make(case, column):
-        return experiments.table4(case, column, experiments.CASES[case].rounds)
-
-    both = [_learning(place, name, metrics, 'table4', make, ' with E = 100') for name, metrics in (
+    both = [_learning(place, name, metrics, 'table4', experiments.table4, ' with E = 100') for name, metrics in (
         ('epochs100', figures.CROSS_ENTROPY), ('epochs100_accuracy', figures.ACCURACY))]
     return [picture for pictures, _ in both for picture in pictures], both[0][1]
 

@@ -41,7 +41,7 @@ def define_flags():
     flags.adopt_module_key_flags(run)
     define_engine_flags()
     flags.DEFINE_list('study', [], 'experiments of the paper: ' + ', '.join(
-        [*experiments.STUDIES, *(f'sweeps/{case}' for case in swept_cases())]))
+        [*experiments.STUDIES, *(f'sweeps/{case}' for case in experiments.SWEPT)]))
     flags.DEFINE_multi_string('grid', [], 'axis of a grid, as client_lr=0.05,0.1,0.2; several are crossed')
     flags.DEFINE_enum('select', 'val', SELECTIONS,
                       'what chooses the best point: held-out training data, or the best round on test data (the paper)')
@@ -52,10 +52,6 @@ def define_engine_flags():
     flags.DEFINE_integer('processes', len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else 1,
                          'runs at a time, each with its share of the cores', lower_bound=1)
     flags.DEFINE_string('ray_address', None, 'Ray cluster to use, such as HOST:6379; without it one is started here')
-
-
-def swept_cases():
-    return [name for name, case in experiments.CASES.items() if case.rates]
 
 
 def groups_of_flags(values):
@@ -77,7 +73,7 @@ def groups_of_flags(values):
 
 def _of_study(name, given, seeds):
     case = name.removeprefix('sweeps/')
-    if name != case and case in swept_cases():
+    if name != case and case in experiments.SWEPT:
         for column in experiments.SECOND_AXIS:
             yield _group(f'{name}/{column}', experiments.sweep(case, column), given, seeds or [0])
         return

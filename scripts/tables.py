@@ -16,9 +16,7 @@ from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
 PROTOCOLS = {'max': 'best round on test data, the paper\'s protocol', 'last_5': 'mean of the last five rounds'}
-# The runs of a table: {case: columns}; and what the paper says of them.
-CASES_OF = {2: {case: list(experiments.COLUMNS) for case in experiments.CASES},
-            4: {case: ['fedavg', 'fedprox', 'virtual'] for case in ('writers', 'writers-conv')}}
+# What the paper says.
 PUBLISHED = {2: paper.TABLE_2, 4: paper.TABLE_4}
 HEADER = ('data', 'rounds', 'method', 'S max', 'paper', 'difference', 'MT max', 'paper', 'difference', 'S last 5',
           'MT last 5', 'seeds')

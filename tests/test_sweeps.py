@@ -176,3 +176,15 @@ def test_a_lost_worker_is_replaced(tmp_path):
     assert sweeps.run_local([job], Place(tmp_path, 'nowhere'), 1, kill_once) == {}
     assert killed and sweeps.finished(job, tmp_path)
     assert [row['round'] for row in sweeps.history(job, tmp_path)] == list(range(1, 21))
+
+
+def test_ray_gives_the_same_summaries(uninterrupted, tmp_path):
+    done = subprocess.run([*COMMAND, '--engine=ray', f'--output_dir={tmp_path}'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert summaries(tmp_path) == summaries(uninterrupted) and choices(tmp_path) == choices(uninterrupted)
+
+
+def test_without_ray_the_engine_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, 'ray', None)
+    with pytest.raises(VirtualTfError, match='pip install'):
+        sweeps.run_ray([], Place(tmp_path, 'nowhere'))

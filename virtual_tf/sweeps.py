@@ -179,6 +179,7 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
         ray = importlib.import_module('ray')
     except ImportError:
         raise VirtualTfError("engine=ray needs Ray: pip install 'virtual-tf[flower]'") from None
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
     ray.init(address=address, num_cpus=None if address else processes, include_dashboard=False,
              log_to_driver=False, configure_logging=False)
     try:

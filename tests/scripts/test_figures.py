@@ -148,8 +148,8 @@ def test_more_cases_than_fit_beside_each_other_go_below(tmp_path):
 
 def test_epochs100_has_the_runs_of_table_4_alone(tmp_path):
     write_experiment(tmp_path, experiments.table2('writers', 'fedavg'), {0: [9.0]})
-    write_experiment(tmp_path, experiments.table4('writers', 'fedavg', 60), {0: [2.0]})
-    write_experiment(tmp_path, experiments.table4('writers-conv', 'fedavg', 15), {0: [1.0]})
+    write_experiment(tmp_path, experiments.table4('writers', 'fedavg'), {0: [2.0]})
+    write_experiment(tmp_path, experiments.table4('writers-conv', 'fedavg'), {0: [1.0]})
     pictures, lacking = command.epochs100(command.Place(tmp_path))
     assert [each.name for each in pictures] == ['epochs100', 'epochs100_accuracy']
     assert [axis.lines[0].get_ydata()[0] for axis in pictures[0].figure.axes[:2]] == [2.0, 1.0]
