@@ -16,9 +16,7 @@ def test_every_experiment_has_settings_and_a_name_of_its_own():
     for each in ALL:
         settings = each.settings(seed=7)
         assert settings.seed == 7 and settings.method in ALGORITHMS and settings.clients_per_round == 10
-        assert all(getattr(settings, name) == value for name, value in each.given if value is not None)
-        if dict(each.given).get('damping', 0) is None:     # the paper's γ = 1 − η_s
-            assert settings.damping == pytest.approx(1 - settings.server_lr)
+        assert all(getattr(settings, name) == value for name, value in each.given)
 
 
 @pytest.mark.parametrize('name, case', experiments.CASES.items())
@@ -28,6 +26,13 @@ def test_cases_have_a_row_in_the_paper(name, case):
 
 def test_a_later_dict_wins():
     assert experiments.experiment('a', {'x': 1, 'y': 2}, {'x': 3}).given == (('x', 3), ('y', 2))
+
+
+def test_the_server_moves_alike_whatever_the_damping():
+    for damping in (0.4, 0.8):
+        settings = experiments.experiment('a', {'damping': damping}).settings()
+        assert settings.damping * settings.server_lr == pytest.approx(0.16)
+    assert dict(experiments.experiment('a', {'damping': 0.5, 'server_lr': 1.0}).given)['server_lr'] == 1.0
 
 
 def test_a_grid_has_every_combination():

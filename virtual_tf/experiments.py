@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 
-from virtual_tf.settings import make_settings
+from virtual_tf.settings import Settings, make_settings
 from virtual_tf.types import VirtualTfError
 
 
@@ -41,13 +41,20 @@ class Experiment:
 
 
 def experiment(name, *givens):
-    """An Experiment from dicts of settings, of which a later one wins."""
+    """An Experiment from dicts of settings, of which a later one wins.
+
+    The server moves by γ·η_s alone, and γ says how far from it the deployed client models stay: so a given damping
+    without a server_lr gets the one that keeps their product, STEP.
+    """
     merged = {}
     for given in givens:
         merged |= given
+    if 'damping' in merged and 'server_lr' not in merged:
+        merged['server_lr'] = round(STEP / merged['damping'], 9)
     return Experiment(name, tuple(sorted(merged.items())))
 
 
+STEP = Settings.damping * Settings.server_lr
 _IMAGE_RATES = (0.1, 0.2, 0.4)
 CASES = {
     'mnist': Case('mnist', 'mlp', 60, 'mnist', _IMAGE_RATES),
@@ -61,13 +68,12 @@ CASES = {
     'shakespeare': Case('shakespeare', 'lstm', 40, 'shakespeare', (), epochs=5, note='E = 5, not 20'),
 }
 SWEPT = [name for name, case in CASES.items() if case.rates]
-# How a method's column is run. The paper's text has private weights, its authors' code has none; both have γ = 1 − η_s,
-# which None stands for.
+# How a method's column is run. The paper's text has private weights, its authors' code has none.
 COLUMNS = {
     'fedavg': {'method': 'fedavg'},
     'fedprox': {'method': 'fedprox'},
-    'virtual': {'method': 'virtual', 'private': 'none', 'mt_model': 'damped', 'damping': None},
-    'virtual-residual': {'method': 'virtual', 'private': 'residual', 'mt_model': 'damped', 'damping': None},
+    'virtual': {'method': 'virtual', 'private': 'none', 'mt_model': 'damped'},
+    'virtual-residual': {'method': 'virtual', 'private': 'residual', 'mt_model': 'damped'},
     'authors': {'method': 'virtual', 'preset': 'authors'},
 }
 LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
@@ -79,7 +85,7 @@ PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e
 # Ours: three rates by two values of what else a method has, so six runs of 15 rounds for each; β has a
 # study of its own.
 SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0)), 'fedprox': ('l2', (0.001, 0.01)),
-               'virtual': ('server_lr', (0.2, 0.8))}
+               'virtual': ('damping', (0.4, 0.8))}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the sweeps have chosen, by case and column; what is not here is a default.
