@@ -89,7 +89,12 @@ SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0)), 'fedprox': ('l2', (0.001, 0.
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the sweeps have chosen, by case and column; what is not here is a default.
-CHOSEN = {}
+CHOSEN = {
+    'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.4, 'l2': 0.001},
+              'virtual': {'client_lr': 0.4, 'damping': 0.4}},
+    'writers': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.4, 'l2': 0.001},
+                'virtual': {'client_lr': 0.2, 'damping': 0.8}},
+}
 SPARSITIES = (0, 50, 75, 90)
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
                 ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
