@@ -5,7 +5,6 @@ settings is finished, one with checkpoints continues from them. So a sweep may b
 """
 import contextlib
 import importlib
-import itertools
 import json
 import logging
 import multiprocessing
@@ -180,6 +179,7 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
     except ImportError:
         raise VirtualTfError("engine=ray needs Ray: pip install 'virtual-tf[flower]'") from None
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')     # else it warns of what is to come
     ray.init(address=address, num_cpus=None if address else processes, include_dashboard=False,
              log_to_driver=False, configure_logging=False)
     try:
@@ -239,11 +239,6 @@ def mean_scores(points, seeds, root, select):
     """{point: mean over seeds} of {point: {seed: Job}}"""
     return {point: float(np.mean([score(jobs[seed], root, select) for seed in seeds]))
             for point, jobs in points.items()}
-
-
-def spread(jobs, seeds):
-    """Jobs of experiments × seeds, all of one seed first, so that they read the same data."""
-    return [Job(each.folder(seed), each.settings(seed)) for seed, each in itertools.product(seeds, jobs)]
 
 
 def remaining(costs, done_costs, started):
