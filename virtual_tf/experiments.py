@@ -96,6 +96,8 @@ CHOSEN = {
                 'virtual': {'client_lr': 0.2, 'damping': 0.8}},
     'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
             'virtual': {'client_lr': 0.05, 'damping': 0.8}},
+    'vsn': {'fedavg': {'client_lr': 0.02, 'server_lr': 0.7}, 'fedprox': {'client_lr': 0.05, 'l2': 0.01},
+            'virtual': {'client_lr': 0.05, 'damping': 0.8}},
 }
 SPARSITIES = (0, 50, 75, 90)
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
