@@ -12,6 +12,7 @@ from absl import flags
 
 from scripts import datasets, entry, sweep, table3
 from virtual_tf import experiments, files, paper, running, sweeps, tables
+from virtual_tf.settings import Settings
 from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
@@ -37,11 +38,9 @@ def studies_of(table):
 def groups_of(table, values):
     """{(case, column): {seed: Job}} of the studies behind a table."""
     values.study = studies_of(table)
-    found = {}
-    for group in sweep.groups_of_flags(values):
-        _, case, column = group.name.split('/')
-        found[case, column] = group.points[()]
-    return found
+    found = {tuple(group.name.split('/')[1:]): group.points[()] for group in sweep.groups_of_flags(values)}
+    order = [(case, column) for case in experiments.CASES for column in experiments.COLUMNS]
+    return {key: found[key] for key in order if key in found}
 
 
 def collect(groups, root):
@@ -53,7 +52,9 @@ def collect(groups, root):
                 summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
                 records.setdefault(key, {})[seed] = {
                     **{protocol: summary[protocol] for protocol in ('max', 'final', 'last_5')},
-                    'rounds': summary['rounds'], 'seconds': summary['seconds'], 'settings': config['settings'],
+                    'rounds': summary['rounds'], 'seconds': summary['seconds'],
+                    'settings': {name: value for name, value in config['settings'].items()
+                                 if value != getattr(Settings, name)},
                     'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
             else:
                 missing.setdefault(key, []).append(seed)
@@ -107,9 +108,12 @@ def table_of_runs(table, values, root):
     if table == 2:
         notes += ['', 'Chosen on held-out training data by the sweeps in `results/sweeps`; all else is the default:',
                   *swept(records)]
-    for (case, column), seeds in missing.items():
-        notes.append(f'- missing: {experiments.LABELS[column]} on `{case}`, seeds {", ".join(map(str, seeds))}: '
-                     f'`{command([f"table{table}/{case}/{column}"], values)}`')
+    for case in dict.fromkeys(case for case, _ in missing):
+        lacking = {column: seeds for (of, column), seeds in missing.items() if of == case}
+        named = '; '.join(f'{experiments.LABELS[column]} (seeds {", ".join(map(str, seeds))})'
+                          for column, seeds in lacking.items())
+        notes.append(f'- missing on `{case}`: {named}: '
+                     f'`{command([f"table{table}/{case}/{column}" for column in lacking], values)}`')
     return HEADER, rows, notes, {f'{case}/{column}': seeds for (case, column), seeds in records.items()}
 
 

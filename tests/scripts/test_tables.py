@@ -49,8 +49,8 @@ def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monk
     monkeypatch.setattr(tables, 'groups_of', lambda table, values: groups)
     values = types.SimpleNamespace(run=False, data_dir='DATA', output_dir='runs')
     _, _, notes, summaries = tables.table_of_runs(2, values, tmp_path)
-    command = 'seeds 2: `python -m scripts.sweep --study=table2/mnist/virtual --data_dir=DATA'
-    assert any(command in note for note in notes)
+    assert ('- missing on `mnist`: VIRTUAL (seeds 2); FedAvg (seeds 0): `python -m scripts.sweep '
+            '--study=table2/mnist/virtual,table2/mnist/fedavg --data_dir=DATA --output_dir=runs`') in notes
     assert any('made up' in note for note in notes) and list(summaries) == ['mnist/virtual']
     with pytest.raises(VirtualTfError, match='--run makes them'):
         tables.table_of_runs(2, values, tmp_path / 'empty')
