@@ -1,0 +1,130 @@
+"""The paper's statements about its curves and tables, each with the figures of the finished runs.
+
+    python -m scripts.statements            # from runs/, writes results/statements.md
+"""
+import json
+import pathlib
+
+import numpy as np
+from absl import flags
+
+from scripts import entry
+from virtual_tf import experiments, figures, files, tables
+from virtual_tf.types import VirtualTfError
+
+S, MT = 'server/accuracy', 'mt/accuracy'
+BASELINES = ('fedavg', 'fedprox')
+
+
+def define_flags():
+    flags.DEFINE_string('root', 'runs', 'output_dir of scripts.sweep')
+    flags.DEFINE_string('results_dir', 'results', 'folder that statements.md is written to')
+
+
+def unrest(values):
+    """Mean change from one round to the next in the second half of a run, whatever its sign."""
+    return float(np.mean(np.abs(np.diff(values[len(values) // 2:]))))
+
+
+def first_reaching(values, share=0.9):
+    """The first round at which a curve has this share of its final value, the mean of the last five rounds."""
+    return 1 + int(np.argmax(values >= share * values[-5:].mean()))
+
+
+def last(runs, key):
+    """Mean of the last five rounds, over seeds; percent for accuracies."""
+    factor = 100 if key.endswith('accuracy') else 1
+    return factor * float(np.mean([run.metrics[key][-5:].mean() for run in runs]))
+
+
+def best(runs, key):
+    return 100 * float(np.mean([np.nanmax(run.metrics[key]) for run in runs]))
+
+
+def clients_of(run):
+    return json.loads((run.folder / 'config.json').read_text(encoding='utf-8'))['data']['clients']
+
+
+def table2(root):
+    """{case: {column: [Run, …]}} of what is finished."""
+    found = {}
+    for case in experiments.CASES:
+        for column in experiments.COLUMNS:
+            if runs := figures.finished(root / experiments.table2(case, column).name):
+                found.setdefault(case, {})[column] = runs
+    return found
+
+
+def steadiness(found):
+    """MT is steadier than S, and late by about K/C rounds."""
+    rows = []
+    for case, methods in found.items():
+        for column in ('virtual', 'fedavg'):
+            if runs := methods.get(column):
+                change = [100 * np.mean([unrest(run.metrics[key]) for run in runs]) for key in (S, MT)]
+                late = np.mean([first_reaching(run.metrics[MT]) - first_reaching(run.metrics[S]) for run in runs])
+                period = clients_of(runs[0]) / runs[0].settings['clients_per_round']
+                rows.append([f'`{case}`', experiments.LABELS[column], *(f'{value:.2f}' for value in change),
+                             f'{late:.1f}', f'{period:.1f}'])
+    return ('case', 'method', 'S changes a round by', 'MT by', 'MT is late by, rounds', 'K/C'), rows
+
+
+def kl_weights(root):
+    """β between 1e-6 and 1e-3 does no harm to S, and 1e-5 is best for MT."""
+    rows = []
+    for weight in experiments.KL_WEIGHTS:
+        if runs := figures.finished(root / experiments.kl_study(weight).name):
+            rows.append([f'{weight:g}', *(f'{last(runs, key):.{digits}f}' for key, digits in (
+                ('server/cross_entropy', 3), ('mt/cross_entropy', 3), (S, 2), (MT, 2)))])
+    return ('β', 'S cross-entropy', 'MT cross-entropy', 'S', 'MT'), rows
+
+
+def personal(found):
+    """MT is above S, except on Shakespeare and MNIST."""
+    rows = []
+    for case, methods in found.items():
+        if runs := methods.get('virtual'):
+            difference = last(runs, MT) - last(runs, S)
+            expected = case in ('shakespeare', 'mnist')
+            rows.append([f'`{case}`', f'{difference:+.2f}', 'S above MT' if expected else 'MT above S',
+                         'yes' if (difference < 0) == expected else 'no'])
+    return ('case', 'MT − S, last 5', 'the paper', 'the same here'), rows
+
+
+def superiority(found):
+    """VIRTUAL is above both baselines, except on PMNIST."""
+    rows = []
+    for case, methods in found.items():
+        others = [methods[name] for name in BASELINES if name in methods]
+        if 'virtual' in methods and others:
+            gains = [measure(methods['virtual'], key) - max(measure(runs, key) for runs in others)
+                     for measure in (best, last) for key in (S, MT)]
+            compared = ', '.join(experiments.LABELS[name] for name in BASELINES if name in methods)
+            rows.append([f'`{case}`', *(f'{gain:+.2f}' for gain in gains), compared])
+    return ('case', 'S max', 'MT max', 'S last 5', 'MT last 5', 'better of'), rows
+
+
+def report(root):
+    """All statements as Markdown; a statement without a run is left out."""
+    found = table2(root)
+    parts = [(steadiness.__doc__, steadiness(found)), (kl_weights.__doc__, kl_weights(root)),
+             (personal.__doc__, personal(found)), (superiority.__doc__, superiority(found))]
+    text = [f'**{statement}**\n\n{tables.markdown(*table)}' for statement, table in parts if table[1]]
+    if not text:
+        raise VirtualTfError(f'{root} has no finished run of table 2 or of the KL study; scripts.sweep makes them')
+    return '\n'.join(text)
+
+
+def main(_):
+    values = flags.FLAGS
+    folder = pathlib.Path(values.results_dir).expanduser()
+    text = report(pathlib.Path(values.root).expanduser())
+    files.check_writable(folder, 'results_dir')
+    with files.replacing(folder / 'statements.md') as file:
+        file.write(text.encode())
+    print(f'{text}\nwritten: {folder / "statements.md"}')
+
+
+if __name__ == '__main__':
+    define_flags()
+    entry.run(main)

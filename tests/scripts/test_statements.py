@@ -1,0 +1,41 @@
+import json
+
+import numpy as np
+import pytest
+
+from scripts import statements
+from virtual_tf import experiments
+from virtual_tf.types import VirtualTfError
+
+
+def write(root, each, s, mt):
+    folder = root / each.folder(0)
+    folder.mkdir(parents=True)
+    (folder / 'config.json').write_text(json.dumps({'settings': each.settings(0).__dict__, 'data': {'clients': 50}}))
+    (folder / 'summary.json').write_text('{}')
+    (folder / 'metrics.jsonl').write_text(''.join(json.dumps(
+        {'round': i + 1, 'server/accuracy': a, 'mt/accuracy': b, 'server/cross_entropy': 1 - a,
+         'mt/cross_entropy': 1 - b}) + '\n' for i, (a, b) in enumerate(zip(s, mt))))
+
+
+def test_unrest_is_of_the_second_half():
+    assert statements.unrest(np.array([0.0, 9.0, 0.0, 1.0, 1.0, 3.0])) == pytest.approx(1.0)     # 1 → 1 → 3
+
+
+def test_the_first_round_with_nine_tenths_of_the_end():
+    assert statements.first_reaching(np.array([0.0, 0.5, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0])) == 3
+
+
+def test_each_statement_has_its_figures(tmp_path):
+    with pytest.raises(VirtualTfError, match='no finished run'):
+        statements.report(tmp_path)
+    s, late = [0.2] + [0.8] * 9, [0.1] * 4 + [0.7] * 6
+    write(tmp_path, experiments.table2('writers', 'virtual'), s, late)
+    write(tmp_path, experiments.table2('writers', 'fedavg'), [0.75] * 10, [0.9] * 10)
+    write(tmp_path, experiments.kl_study(1e-5), s, late)
+    text = statements.report(tmp_path)
+    # S has its level in round 2, MT in round 5; 50 clients, 10 a round
+    assert '| `writers` | VIRTUAL | 0.00 | 0.00 | 3.0 | 5.0 |' in text
+    assert '| 1e-05 | 0.200 | 0.300 | 80.00 | 70.00 |' in text
+    assert '| `writers` | -10.00 | MT above S | no |' in text
+    assert '| `writers` | +5.00 | -20.00 | +5.00 | -20.00 | FedAvg |' in text
