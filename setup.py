@@ -20,5 +20,5 @@ setuptools.setup(
     packages=setuptools.find_packages(include=['virtual_tf', 'virtual_tf.*', 'scripts']),
     package_data={'virtual_tf.data': ['watch.npz', 'watch.LICENSE']},
     install_requires=requirements('requirements.txt'),
-    extras_require={'dev': requirements('requirements-dev.txt')},
+    extras_require={'dev': requirements('requirements-dev.txt'), 'flower': requirements('requirements-flower.txt')},
 )
