@@ -11,7 +11,8 @@ from virtual_tf.deploy import protocol
 from virtual_tf.deploy.protocol import START, Ledger, Order, Pending, Shelf, reconcile, version_of
 
 CLIENTS, KEPT = 2, 3
-FATES = ('absent', 'applied', 'applied', 'applied', 'message late', 'reply lost', 'reply late', 'crash')
+FATES = ('absent', 'applied', 'applied', 'applied', 'message late', 'reply lost', 'reply late',
+         'message twice', 'crash')
 
 
 def commit(state, delta, shrink):
@@ -98,11 +99,13 @@ class Network(RuleBasedStateMachine):
             before = len(self.up)
             self.client_answers(client, order)
             self.shelves[client].writes_left = None
+            if fates[client] == 'message twice':
+                self.client_answers(client, order)
             replies, self.up = self.up[before:], self.up[:before]
             if fates[client] == 'reply late':
                 self.up += replies
-            elif fates[client] == 'applied':
-                self.gathered |= {client: delta for client, _, delta in replies}
+            elif fates[client] in ('applied', 'message twice'):
+                self.gathered |= {client: delta for client, _, delta in replies[:1]}
         self.down += late
         self.close_round(shrink)
         if checkpoint:
@@ -198,6 +201,17 @@ def test_an_order_from_before_is_refused_and_changes_nothing():
     with pytest.raises(protocol.StaleMessageError):
         reconcile(shelf, Order(version_of(1, 9), START, None, ()), commit)
     assert reconcile(shelf, Order(version_of(2, 2), version_of(2, 1), 1, ()), commit) == 7
+
+
+def test_what_a_kept_pending_one_starts_from_is_kept_too():
+    shelf, versions = Shelf(lambda: 1), [version_of(generation, 1) for generation in range(1, 6)]
+    reconcile(shelf, Order(versions[0], START, None, ()), commit)
+    shelf.put_pending(versions[0], Pending(START, 10))
+    reconcile(shelf, Order(versions[1], versions[0], 1, ()), commit)
+    shelf.put_pending(versions[1], Pending(versions[0], 100))
+    # The server went back to before all that, and may yet return to the checkpoint in which versions[1] is the head.
+    reconcile(shelf, Order(versions[2], START, None, (versions[1],)), commit)
+    assert reconcile(shelf, Order(versions[3], versions[1], 1, ()), commit) == 1 + 10 + 100
 
 
 def test_versions_grow_with_starts_and_rounds():

@@ -1,0 +1,195 @@
+"""The server and the clients of a deployment in one process, against the simulator."""
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toys
+
+from virtual_tf import checkpoint, encoding, experiments
+from virtual_tf.algorithms import ALGORITHMS
+from virtual_tf.deploy import client_data, messages
+from virtual_tf.deploy.client import Client
+from virtual_tf.deploy.messages import Failure
+from virtual_tf.deploy.server import Federation
+
+METHODS = {'virtual': {'private': 'none'}, 'residual': {'private': 'residual', 'private_scale': 0.02},
+           'pruned': {'private': 'none', 'prune': 50, 'error_feedback': True, 'values': 'float16'},
+           'fedavg': {'method': 'fedavg', 'server_lr': 1.0}, 'fedprox': {'method': 'fedprox', 'server_lr': 1.0}}
+
+
+class LocalFleet:
+    """Clients that are function calls; `faults(client, instruction, answer)` may do anything in place of answer()."""
+
+    def __init__(self, dataset, folder, faults=lambda client, instruction, answer: answer()):
+        self._parts = [dataset.only(i) for i in range(len(dataset.clients))]
+        self.introductions = {i: client_data.introduce(i, part) for i, part in enumerate(self._parts)}
+        self._folder, self._faults = folder, faults
+
+    def client(self, i, instruction):
+        return Client(i, self._parts[i], self._folder / str(i), instruction)
+
+    def exchange(self, instructions):
+        return {i: self._faults(i, instruction, lambda i=i, instruction=instruction: self.client(
+            i, instruction).answer()) for i, instruction in instructions.items()}
+
+
+@pytest.fixture(autouse=True)
+def small_network(monkeypatch):
+    """experiments.build_method with the toys' network; the settings say how it is compiled."""
+    @functools.cache     # a client is made anew for each message, but a test need not trace anew
+    def build(settings):
+        network = toys.make_network()
+        return network, ALGORITHMS[settings.method](network, settings), settings
+    monkeypatch.setattr(experiments, 'build_method', lambda settings, dataset: build(settings))
+
+
+def deploy(settings, dataset, folder, fleet=None, tests_server=True, norm_bound=1e6, **options):
+    fleet = fleet or LocalFleet(dataset, folder / 'clients')
+    seen = dataset if tests_server else client_data.elsewhere(dataset.name, fleet.introductions.values())
+    return experiments.run(
+        settings, seen, folder / 'server', progress=False, **options,
+        make=lambda *parts: Federation(*parts, fleet, norm_bound, tests_server))
+
+
+def final_server(folder):
+    return checkpoint.Checkpoints(folder / 'server' / 'checkpoints').newest().server
+
+
+def assert_metrics_close(first, second, skip=('seconds', 'seconds_evaluation', 'bytes_down')):
+    assert len(first) == len(second)
+    for a, b in zip(first, second):
+        assert {*a} <= {*b}
+        for key in {*a} - {*skip}:
+            np.testing.assert_allclose(a[key], b[key], rtol=1e-4, atol=1e-6, err_msg=key)
+
+
+@pytest.mark.parametrize('name', METHODS)
+def test_a_federation_gives_the_simulators_numbers(name, tmp_path):
+    dataset = toys.make_dataset(validation=0.25)
+    settings = toys.make_settings(rounds=3, clients_per_round=3, **METHODS[name])
+    _, simulated, history = toys.play(settings, dataset)
+    _, deployed = deploy(settings, dataset, tmp_path)
+    assert_metrics_close(history, deployed)
+    expected = [np.asarray(leaf) for leaf in tf.nest.flatten(simulated.server)]
+    for a, b in zip(expected, final_server(tmp_path)):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(a).max())
+
+
+def factors(settings, dataset, folder, fleet):
+    """Factors of all clients, as each has them once it was told of all that the server has applied."""
+    told = {}
+    fleet._faults = lambda client, instruction, answer: told.setdefault(client, instruction) and Failure('late', '')
+    everyone = dataclasses.replace(settings, rounds=settings.rounds + 1)
+    federation = experiments.build(everyone, dataset, lambda *parts: Federation(*parts, fleet, 1e6, True))
+    federation.cohort_ids = lambda number: np.arange(len(dataset.clients))
+    points = checkpoint.Checkpoints(folder / 'server' / 'checkpoints')
+    found = points.newest()
+    state = federation.start(points.clients_folder)
+    points.restore(state, found)
+    federation.play_round(state)
+    return state.server, {i: agreed_state(fleet.client(i, instruction)).factor for i, instruction in told.items()}
+
+
+def agreed_state(client):
+    states = []
+    client._train = lambda server, state, cohort: states.append(state) or (False, ({}, []))
+    client.answer()
+    return states[0]
+
+
+def assert_product(server, parts):
+    for name, posterior in server.items():
+        for kind, total in enumerate(posterior):
+            stacked = np.concatenate([np.asarray(part[name][kind]) for part in parts.values()])
+            largest = np.maximum(np.abs(total), np.abs(stacked).sum(axis=0))
+            assert np.all(np.abs(stacked.sum(axis=0, dtype=np.float64) - total) <= 2e-5 * largest)
+
+
+def test_posterior_is_the_product_of_factors_whatever_goes_wrong(tmp_path):
+    dataset, generator = toys.make_dataset(), np.random.default_rng(0)
+    settings = toys.make_settings(rounds=8, clients_per_round=3, checkpoint_every=1, private='residual',
+                                  private_scale=0.02, damping=1.0, server_lr=0.9)
+    earlier = {}
+
+    def faults(client, instruction, answer):
+        match generator.integers(7):
+            case 0:
+                return Failure('late', 'lost on its way down')
+            case 1:
+                answer()
+                return Failure('late', 'lost on its way up')
+            case 2:
+                return answer()._replace(delta=b'nonsense')
+            case 3:
+                return earlier.get(client, Failure('late', 'nothing yet'))
+            case 4:
+                answer()
+                return answer()
+        earlier[client] = answer()
+        return earlier[client]
+
+    fleet = LocalFleet(dataset, tmp_path / 'clients', faults)
+    _, history = deploy(settings, dataset, tmp_path, fleet)
+    assert sum(row['late_clients'] for row in history) and sum(row['refused_clients'] for row in history)
+    assert any(row['shrunk_precisions'] for row in history)
+    assert_product(*factors(settings, dataset, tmp_path, fleet))
+    # One checkpoint is lost: the server goes back, the clients with it.
+    newest = sorted((tmp_path / 'server' / 'checkpoints').glob('round-*.ckpt'))[-1]
+    newest.write_bytes(b'damaged')
+    assert_product(*factors(dataclasses.replace(settings, rounds=7), dataset, tmp_path, fleet))
+
+
+def test_a_run_that_is_continued_gives_the_same_numbers(tmp_path):
+    dataset, settings = toys.make_dataset(), toys.make_settings(rounds=4, checkpoint_every=1, private='none')
+    _, whole = deploy(settings, dataset, tmp_path / 'whole')
+    deploy(dataclasses.replace(settings, rounds=2), dataset, tmp_path / 'parts')
+    _, parts = deploy(settings, dataset, tmp_path / 'parts')
+    assert_metrics_close(whole, parts)
+    for a, b in zip(final_server(tmp_path / 'whole'), final_server(tmp_path / 'parts')):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_without_data_at_the_server_clients_measure_what_they_were_sent(tmp_path):
+    dataset = toys.make_dataset()
+    settings = toys.make_settings(rounds=2, clients_per_round=4, prior_weighting='size')
+    _, here = deploy(settings, dataset, tmp_path / 'here')
+    _, there = deploy(settings, dataset, tmp_path / 'there', tests_server=False)
+    # All clients were asked, so the second round's S is that of the first round's posterior.
+    np.testing.assert_allclose(there[1]['server/cross_entropy'], here[0]['server/cross_entropy'], rtol=1e-5)
+    assert_metrics_close(here, there, ('seconds', 'seconds_evaluation', 'server/accuracy', 'server/cross_entropy',
+                                       'server/accuracy_std'))
+
+
+def test_the_simulator_refuses_to_continue_a_federation(tmp_path):
+    dataset, settings = toys.make_dataset(), toys.make_settings(rounds=1)
+    deploy(settings, dataset, tmp_path)
+    with pytest.raises(experiments.VirtualTfError, match='flower'):
+        experiments.run(settings, dataset, tmp_path / 'server', progress=False)
+
+
+def test_nobody_answering_changes_nothing(tmp_path):
+    dataset, settings = toys.make_dataset(), toys.make_settings(rounds=1)
+    fleet = LocalFleet(dataset, tmp_path / 'clients', lambda *_: Failure('failed', 'switched off'))
+    _, history = deploy(settings, dataset, tmp_path, fleet)
+    assert history[0]['failed_clients'] == 2 and np.isnan(history[0]['train/loss'])
+    initial = tf.nest.flatten(toys.make_simulation(settings, dataset).algorithm.init(settings.seed))
+    for a, b in zip(initial, final_server(tmp_path)):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_private_weight_never_travels(tmp_path):
+    dataset = toys.make_dataset()
+    settings = toys.make_settings(rounds=1, private='residual', private_scale=0.02)
+    replies = []
+    fleet = LocalFleet(dataset, tmp_path / 'clients', lambda i, _, answer: replies.append(answer()) or replies[-1])
+    deploy(settings, dataset, tmp_path, fleet)
+    simulation = toys.make_simulation(settings, dataset)
+    server = simulation.algorithm.init(settings.seed)
+    for reply in replies:
+        assert tf.nest.flatten(encoding.decode(reply.delta, server))     # the shared structure and nothing beside it
+        assert {*reply.report} == {'loss', 'accuracy', 'size', 'details', 'scores'}
+        assert len(json.dumps(reply.report)) < 1000
+    assert messages.relative_norm(server, server) == 1.0     # a delta as large as the state itself
