@@ -108,10 +108,10 @@ class FederatedDataset:
         return dataclasses.replace(self, train=scaled(self.train), test=scaled(self.test),
                                    validation=scaled(self.validation))
 
-    def only(self, i):
-        """The data set of one client alone."""
-        return dataclasses.replace(self, clients=self.clients[i:i + 1], **{
-            name: split and Split.of([split.client(i)]) for name, split in (
+    def part(self, ids):
+        """The data set of these clients alone."""
+        return dataclasses.replace(self, clients=tuple(self.clients[i] for i in ids), **{
+            name: split and Split.of([split.client(i) for i in ids]) for name, split in (
                 ('train', self.train), ('test', self.test), ('validation', self.validation))})
 
     def cohort(self, ids, round_number, settings, numbers=None, weights=None):

@@ -16,7 +16,7 @@ def load(number, source, data_dir, settings):
         if not 0 <= number < len(whole.clients):
             raise DataError(f'client {number} is none of the {len(whole.clients)} of {settings.dataset}; number the '
                             'clients from 0')
-        return whole.only(number)
+        return whole.part([number])
     if settings.standardize == 'global':
         raise DataError('standardize=global needs the data of all clients in one place; use standardize=client')
     alone = data.load(data_dir, dataclasses.replace(settings, dataset=source))

@@ -76,7 +76,8 @@ class Shelf:
 
     def keep(self, versions):
         """Forgets all but these versions, and the states that pending ones among them start from."""
-        self._pending = {version: pending for version, pending in self._pending.items() if version in versions}
+        self._pending = {version: pending for version, pending in self._pending.items()
+                         if version in versions and version not in self._states}
         needed = {*versions, *(pending.base for pending in self._pending.values())}
         self._states = {version: state for version, state in self._states.items() if version in needed}
 

@@ -47,7 +47,7 @@ class FolderShelf(Shelf):
         self._write(self._folder / 'agreed', {'version': version}, [])
 
     def keep(self, versions):
-        pending = {version for version in self._versions('pending') if version in versions}
+        pending = (self._versions('pending') & versions) - self._versions('state')
         needed = {*versions, *(self.pending(version).base for version in pending)}
         for kind, kept in (('pending', pending), ('state', needed)):
             for version in self._versions(kind) - kept:
