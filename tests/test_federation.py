@@ -7,33 +7,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toys
+from federations import LocalFleet, assert_metrics_close, assert_posterior_is_product, deploy, final_server
 
-from virtual_tf import checkpoint, encoding, experiments
+from virtual_tf import encoding, experiments
 from virtual_tf.algorithms import ALGORITHMS
-from virtual_tf.deploy import client_data, messages
-from virtual_tf.deploy.client import Client
+from virtual_tf.deploy import messages
 from virtual_tf.deploy.messages import Failure
-from virtual_tf.deploy.server import Federation
 
 METHODS = {'residual': {'private': 'residual', 'private_scale': 0.02},
            'pruned': {'private': 'none', 'prune': 50, 'error_feedback': True, 'values': 'float16'},
            'fedavg': {'method': 'fedavg', 'server_lr': 1.0}}
-
-
-class LocalFleet:
-    """Clients that are function calls; `faults(client, instruction, answer)` may do anything in place of answer()."""
-
-    def __init__(self, dataset, folder, faults=lambda client, instruction, answer: answer()):
-        self._parts = [dataset.part([i]) for i in range(len(dataset.clients))]
-        self.introductions = {i: client_data.introduce(i, part) for i, part in enumerate(self._parts)}
-        self._folder, self._faults = folder, faults
-
-    def client(self, i, instruction):
-        return Client(i, self._parts[i], self._folder / str(i), instruction)
-
-    def exchange(self, instructions):
-        return {i: self._faults(i, instruction, lambda i=i, instruction=instruction: self.client(
-            i, instruction).answer()) for i, instruction in instructions.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -46,26 +29,6 @@ def small_network(monkeypatch):
     monkeypatch.setattr(experiments, 'build_method', lambda settings, dataset: build(settings))
 
 
-def deploy(settings, dataset, folder, fleet=None, tests_server=True, norm_bound=1e6, **options):
-    fleet = fleet or LocalFleet(dataset, folder / 'clients')
-    seen = dataset if tests_server else client_data.elsewhere(dataset.name, fleet.introductions.values())
-    return experiments.run(
-        settings, seen, folder / 'server', progress=False, **options,
-        make=lambda *parts: Federation(*parts, fleet, norm_bound, tests_server))
-
-
-def final_server(folder):
-    return checkpoint.Checkpoints(folder / 'server' / 'checkpoints').newest().server
-
-
-def assert_metrics_close(first, second, skip=('seconds', 'seconds_evaluation', 'bytes_down')):
-    assert len(first) == len(second)
-    for a, b in zip(first, second):
-        assert {*a} <= {*b}
-        for key in {*a} - {*skip}:
-            np.testing.assert_allclose(a[key], b[key], rtol=1e-4, atol=1e-6, err_msg=key)
-
-
 @pytest.mark.parametrize('name', METHODS)
 def test_a_federation_gives_the_simulators_numbers(name, tmp_path):
     dataset = toys.make_dataset(validation=0.25)
@@ -76,36 +39,6 @@ def test_a_federation_gives_the_simulators_numbers(name, tmp_path):
     expected = [np.asarray(leaf) for leaf in tf.nest.flatten(simulated.server)]
     for a, b in zip(expected, final_server(tmp_path)):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(a).max())
-
-
-def factors(settings, dataset, folder, fleet):
-    """Factors of all clients, as each has them once it was told of all that the server has applied."""
-    told = {}
-    fleet._faults = lambda client, instruction, answer: told.setdefault(client, instruction) and Failure('late', '')
-    everyone = dataclasses.replace(settings, rounds=settings.rounds + 1)
-    federation = experiments.build(everyone, dataset, lambda *parts: Federation(*parts, fleet, 1e6, True))
-    federation.cohort_ids = lambda number: np.arange(len(dataset.clients))
-    points = checkpoint.Checkpoints(folder / 'server' / 'checkpoints')
-    found = points.newest()
-    state = federation.start(points.clients_folder)
-    points.restore(state, found)
-    federation.play_round(state)
-    return state.server, {i: agreed_state(fleet.client(i, instruction)).factor for i, instruction in told.items()}
-
-
-def agreed_state(client):
-    states = []
-    client._train = lambda server, state, cohort: states.append(state) or (False, ({}, []))
-    client.answer()
-    return states[0]
-
-
-def assert_product(server, parts):
-    for name, posterior in server.items():
-        for kind, total in enumerate(posterior):
-            stacked = np.concatenate([np.asarray(part[name][kind]) for part in parts.values()])
-            largest = np.maximum(np.abs(total), np.abs(stacked).sum(axis=0))
-            assert np.all(np.abs(stacked.sum(axis=0, dtype=np.float64) - total) <= 2e-5 * largest)
 
 
 def test_posterior_is_the_product_of_factors_whatever_goes_wrong(tmp_path):
@@ -135,11 +68,11 @@ def test_posterior_is_the_product_of_factors_whatever_goes_wrong(tmp_path):
     _, history = deploy(settings, dataset, tmp_path, fleet)
     assert sum(row['late_clients'] for row in history) and sum(row['refused_clients'] for row in history)
     assert any(row['shrunk_precisions'] for row in history)
-    assert_product(*factors(settings, dataset, tmp_path, fleet))
+    assert_posterior_is_product(settings, dataset, tmp_path / 'server', tmp_path / 'clients')
     # One checkpoint is lost: the server goes back, the clients with it.
     newest = sorted((tmp_path / 'server' / 'checkpoints').glob('round-*.ckpt'))[-1]
     newest.write_bytes(b'damaged')
-    assert_product(*factors(dataclasses.replace(settings, rounds=7), dataset, tmp_path, fleet))
+    assert_posterior_is_product(settings, dataset, tmp_path / 'server', tmp_path / 'clients')
 
 
 def test_a_run_that_is_continued_gives_the_same_numbers(tmp_path):

@@ -184,7 +184,7 @@ class Network(RuleBasedStateMachine):
             assert len(shelf._states) <= 2 * KEPT + 2 and len(shelf._pending) <= KEPT + 2
 
 
-Network.TestCase.settings = settings(max_examples=400, stateful_step_count=25, deadline=None, 
+Network.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None,
                                      phases=(Phase.reuse, Phase.generate))
 TestNetwork = Network.TestCase
 

@@ -152,7 +152,8 @@ def _check_continues(settings, found, identity, folder):
     check_same(settings.differences(found.identity['settings']), folder)
     place = found.identity.get('place', training.Simulation.place)
     if identity.get('place', place) != place:
-        raise VirtualTfError(f'{folder} holds a run of the {place}, whose clients\' states are not to be had here; {_WAY_OUT}')
+        raise VirtualTfError(f'{folder} holds a run of the {place}, whose clients\' states are not here; '
+                             f'{_WAY_OUT}')
     if identity['network'] != found.identity.get('network'):
         raise VirtualTfError(f'{folder} holds a run of another network under the name {settings.model}; {_WAY_OUT}')
     if identity['data'] != found.identity['data']:

@@ -127,7 +127,8 @@ class FederatedDataset:
         x, y = self.train.padded(ids, length)
         batches = np.stack([
             local.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
-                               streams.make_generator(settings.seed, SHUFFLE, round_number, number)) for i, number in zip(ids, numbers)])
+                               streams.make_generator(settings.seed, SHUFFLE, round_number, number))
+            for i, number in zip(ids, numbers)])
         return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches,
                       streams.make_keys(settings.seed, NOISE, round_number, ids=numbers))
 

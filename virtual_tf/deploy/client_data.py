@@ -41,8 +41,8 @@ def elsewhere(name, introductions):
     for other in introductions[1:]:
         for field in ('input_shape', 'input_type', 'target_shape'):
             if getattr(other, field) != getattr(first, field):
-                raise VirtualTfError(f'client {other.client} ({other.name}) has {field} {getattr(other, field)}, client '
-                                     f'{first.client} has {getattr(first, field)}; prepare all data alike')
+                raise VirtualTfError(f'client {other.client} ({other.name}) has {field} {getattr(other, field)}, '
+                                     f'client {first.client} has {getattr(first, field)}; prepare all data alike')
     splits = {split: _outline([introduction.sizes[split] for introduction in introductions], first)
               for split in first.sizes}
     return FederatedDataset(name, tuple(introduction.name for introduction in introductions), splits['train'],

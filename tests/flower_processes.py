@@ -1,0 +1,112 @@
+"""SuperLink, SuperNodes and runs as processes on loopback, all of which end with the test."""
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import virtual_tf
+
+ROOT = pathlib.Path(virtual_tf.__file__).parent.parent
+APP = ROOT / 'virtual_tf' / 'deploy' / 'app'
+BIN = pathlib.Path(sys.executable).parent
+QUIET = {'FLWR_TELEMETRY_ENABLED': '0', 'FLWR_DISABLE_UPDATE_CHECK': '1', 'RAY_USAGE_STATS_ENABLED': '0',
+         'FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION': '1', 'RAY_ENABLE_UV_RUN_RUNTIME_ENV': '0'}
+
+
+class Local:
+    """Processes with one Flower home; use as a context."""
+
+    def __init__(self, folder):
+        self.folder, self.port = folder, free_port()
+        self._processes = []
+        (folder / 'home').mkdir(parents=True)
+        self.environment = os.environ | QUIET | {
+            'FLWR_HOME': str(folder / 'home'), 'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
+            'PATH': f'{BIN}:{os.environ["PATH"]}', 'TF_CPP_MIN_LOG_LEVEL': '3'}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._processes:
+            self.kill(process, signal.SIGTERM)
+        deadline = time.monotonic() + 10
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0.1))
+            self.kill(process)
+            process.wait()
+
+    def kill(self, process, number=signal.SIGKILL):
+        """A signal to a process and all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+    def start(self, name, *command):
+        with open(self.folder / f'{name}.log', 'ab') as log:
+            process = subprocess.Popen([BIN / command[0], *map(str, command[1:])], stdout=log, stderr=log,
+                                       env=self.environment, cwd=self.folder, start_new_session=True)
+        self._processes.append(process)
+        return process
+
+    def superlink(self, *more):
+        connection = f'root-certificates = "{self.certificate}"' if more else 'insecure = true'
+        (self.folder / 'home' / 'config.toml').write_text(
+            f'[superlink]\ndefault = "local"\n\n[superlink.local]\naddress = "127.0.0.1:{self.port}"\n{connection}\n')
+        process = self.start('superlink', 'flower-superlink', *(more or ['--insecure']), '--host', '127.0.0.1',
+                             '--port', self.port, '--disable-runtime-dependency-installation')
+        while socket.socket().connect_ex(('127.0.0.1', self.port)):
+            assert process.poll() is None, self.log('superlink')
+            time.sleep(0.1)
+        return process
+
+    def supernode(self, client, *more, **config):
+        config = {'partition-id': client, 'state-dir': str(self.folder / 'clients' / str(client))} | config
+        text = ' '.join(f'{key.replace("_", "-")}={toml(value)}' for key, value in config.items())
+        return self.start(f'supernode-{client}', 'flower-supernode', *(more or ['--insecure']), '--superlink',
+                          f'127.0.0.1:{self.port}', '--host', '127.0.0.1', '--port', free_port(), '--node-config', text)
+
+    def run(self, app=APP, **config):
+        config = {'output_dir': str(self.folder / 'server')} | config
+        text = ' '.join(f'{key}={toml(value)}' for key, value in config.items())
+        return self.start('run', 'flwr', 'run', app, 'local', '--run-config', text, '--stream')
+
+    def finish(self, run, seconds):
+        """Waits for the end of a run, and that it ended well."""
+        summary = self.folder / 'server' / 'summary.json'
+        try:
+            run.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'no end after {seconds} s\n{self.log("run")}') from None
+        assert summary.exists(), self.log('run')
+
+    def log(self, name):
+        return (self.folder / f'{name}.log').read_text()[-4000:]
+
+
+def toml(value):
+    return str(value).lower() if isinstance(value, bool | int | float) else f'"{value}"'
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def listeners(processes):
+    """Addresses on which these processes and their groups listen, from /proc."""
+    groups = {process.pid for process in processes}
+    inodes = set()
+    for path in pathlib.Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(path.name)) in groups:
+                links = [os.readlink(link) for link in (path / 'fd').iterdir()]
+                inodes |= {link[8:-1] for link in links if link.startswith('socket:[')}
+    rows = [line.split() for name in ('tcp', 'tcp6')
+            for line in pathlib.Path('/proc/net', name).read_text().splitlines()[1:]]
+    return {row[1].split(':')[0] for row in rows if row[3] == '0A' and row[9] in inodes}

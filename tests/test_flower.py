@@ -1,0 +1,120 @@
+"""The Flower app with real processes."""
+import dataclasses
+import json
+import time
+import tomllib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from federations import assert_metrics_close, assert_posterior_is_product, final_server
+from flower_processes import APP, Local, listeners
+
+from virtual_tf import data, experiments
+from virtual_tf.deploy.options import UNSET, Options, parse
+from virtual_tf.settings import Settings
+from virtual_tf.types import VirtualTfError
+
+TINY = {'dataset': 'synthetic', 'synthetic_clients': 2, 'synthetic_max_size': 60, 'epochs': 1, 'compile': 'graph',
+        'rounds': 2, 'histogram_every': 0, 'checkpoint_every': 1}
+
+
+@pytest.fixture
+def local(tmp_path):
+    with Local(tmp_path) as processes:
+        yield processes
+    assert not [process for process in processes._processes if process.poll() is None]
+
+
+def simulate(config):
+    """(state, history) of the simulator with the settings of a run configuration."""
+    _, settings = parse(config)
+    simulation = experiments.build(settings, data.load('', settings).part(range(config['clients'])))
+    state = simulation.start()
+    return state, list(simulation.run(state))
+
+
+def history(folder):
+    return [json.loads(line) for line in (folder / 'server' / 'metrics.jsonl').read_text().splitlines()]
+
+
+def assert_equals_simulator(folder, config):
+    state, simulated = simulate(config)
+    assert_metrics_close(simulated, history(folder))
+    for a, b in zip(tf.nest.flatten(state.server), final_server(folder)):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-4 * np.abs(a).max())
+
+
+def check_product(folder, config):
+    _, settings = parse(config)
+    assert_posterior_is_product(settings, data.load('', settings).part(range(config['clients'])), folder / 'server',
+                                folder / 'clients')
+
+
+def test_the_app_lists_every_setting_and_option():
+    listed = tomllib.loads((APP / 'pyproject.toml').read_text())['tool']['flwr']['app']['config']
+    assert {*listed} == {field.name for kind in (Options, Settings) for field in dataclasses.fields(kind)}
+    assert all(listed[field.name] == UNSET for field in dataclasses.fields(Settings))
+    assert parse(listed)[0] == Options()
+
+
+def test_a_run_configuration_becomes_settings():
+    options, settings = parse({'clients': 8, 'fraction': 0.5, 'server_lr': 1, 'method': 'fedavg', 'rounds': ''})
+    assert (options.clients, settings.clients_per_round, settings.server_lr) == (8, 4, 1.0)
+    assert settings.rounds == Settings.rounds
+    with pytest.raises(VirtualTfError, match='rounds must be of type int'):
+        parse({'rounds': 'ten'})
+    with pytest.raises(VirtualTfError, match='no setting'):
+        parse({'roundz': 3})
+
+
+def test_processes_on_loopback_give_the_simulators_numbers(local):
+    config = TINY | {'clients': 2, 'private': 'none'}
+    processes = [local.superlink(), *(local.supernode(i) for i in range(2))]
+    run = local.run(**config)
+    local.finish(run, 300)
+    assert listeners(processes) <= {'0100007F'}     # 127.0.0.1
+    assert_equals_simulator(local.folder, config)
+    check_product(local.folder, config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('method', [{'private': 'residual'}, {'method': 'fedavg'}], ids=['residual', 'fedavg'])
+def test_three_rounds_on_processes_equal_the_simulator(local, method):
+    config = TINY | {'clients': 4, 'synthetic_clients': 4, 'clients_per_round': 3, 'rounds': 3} | method
+    local.superlink()
+    for i in range(4):
+        local.supernode(i)
+    local.finish(local.run(**config), 900)
+    assert_equals_simulator(local.folder, config)
+
+
+@pytest.mark.slow
+def test_faults_of_four_clients(local, tmp_path):
+    """One is killed while it trains and comes back, one sends NaN, one a wrong shape, one is late."""
+    app = tmp_path / 'app'
+    app.mkdir()
+    (app / 'pyproject.toml').write_text((APP / 'pyproject.toml').read_text().replace(
+        'virtual_tf.deploy.client_app:app', 'faulty_client:app'))
+    config = TINY | {'clients': 4, 'synthetic_clients': 4, 'rounds': 5, 'private': 'residual', 'round_timeout': 120}
+    marker = tmp_path / 'training'
+    local.superlink()
+    killed = local.supernode(0, fault='pause', fault_round=2, marker=marker)
+    local.supernode(1, fault='nan', fault_round=2)
+    local.supernode(2, fault='shape', fault_round=3)
+    local.supernode(3, fault='slow', fault_round=4, seconds=150)
+    run = local.run(app, **config)
+    while not marker.exists():
+        assert run.poll() is None, local.log('run')
+        time.sleep(0.2)
+    local.kill(killed)
+    local.supernode(0, fault='pause', fault_round=2, marker=marker)
+    local.finish(run, 1800)
+    rows = history(tmp_path)
+    assert len(rows) == 5
+    assert [row['refused_clients'] for row in rows] == [0, 1, 1, 0, 0]
+    assert rows[1]['failed_clients'] + rows[1]['late_clients'] == 1
+    assert rows[3]['late_clients'] == 1
+    log = (tmp_path / 'run.log').read_text()
+    assert 'not finite' in log and 'another network' in log and 'client 3' in log
+    check_product(tmp_path, config)
