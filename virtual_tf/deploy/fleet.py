@@ -14,7 +14,7 @@ from virtual_tf.deploy.messages import Failure, Instruction, Introduction, Reply
 from virtual_tf.deploy.protocol import Order
 from virtual_tf.types import VirtualTfError
 
-_POLL = 0.5     # seconds between two looks at who is there
+_POLL = 0.25     # seconds between two looks
 
 
 class Fleet:
@@ -50,12 +50,10 @@ class Fleet:
             else:
                 outcome[client] = Failure('failed', 'its SuperNode is not connected')
         left = max(deadline - time.monotonic(), _POLL)
-        for reply in self._send({node: record for node, (_, record) in asked.items()}, MessageType.TRAIN, left):
-            client, _ = asked[reply.metadata.src_node_id]
-            # A second reply to one message would change nothing: the first has been counted.
-            outcome.setdefault(client, _read(reply, unpack_reply))
-        for client, _ in asked.values():
-            outcome.setdefault(client, Failure('late', f'no reply within {self._round_timeout:g} s'))
+        replies = self._send({node: record for node, (_, record) in asked.items()}, MessageType.TRAIN, left)
+        for node, (client, _) in asked.items():
+            outcome[client] = (_read(replies[node], unpack_reply) if node in replies else
+                               Failure('late', f'no reply within {self._round_timeout:g} s'))
         return outcome
 
     def _meet(self, timeout):
@@ -63,8 +61,8 @@ class Fleet:
         online = {*self._grid.get_node_ids()}
         new = online - {*self._nodes.values()} - self._strangers
         question = RecordDict({'settings': ConfigRecord({'json': json.dumps(self._settings)})})
-        for reply in self._send(dict.fromkeys(new, question), MessageType.QUERY, timeout):
-            node, introduction = reply.metadata.src_node_id, _read(reply, unpack_introduction)
+        for node, reply in self._send(dict.fromkeys(new, question), MessageType.QUERY, timeout).items():
+            introduction = _read(reply, unpack_introduction)
             if isinstance(introduction, Failure):
                 logging.warning('node %d cannot take part: %s', node, introduction.reason)
                 self._strangers.add(node)
@@ -90,10 +88,22 @@ class Fleet:
         self._strangers.add(node)
 
     def _send(self, records, kind, timeout):
+        """{node: reply} of those who answer; Grid.send_and_receive looks only every three seconds."""
         # A message that nobody has fetched when its round is over is of no use.
         out = [Message(content=record, dst_node_id=node, message_type=kind, ttl=timeout)
                for node, record in records.items()]
-        return list(self._grid.send_and_receive(out, timeout=timeout)) if out else []
+        deadline = time.monotonic() + timeout
+        sent = {*self._grid.push_messages(out)} if out else set()
+        # By the message that it answers: where a node is gone, the SuperLink itself replies.
+        nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in out
+                 if message.metadata.message_id in sent}
+        replies = {}
+        while len(replies) < len(nodes) and time.monotonic() < deadline:
+            waiting = [number for number, node in nodes.items() if node not in replies]
+            for reply in self._grid.pull_messages(waiting):
+                replies.setdefault(nodes[reply.metadata.reply_to_message_id], reply)
+            time.sleep(_POLL if len(replies) < len(nodes) else 0)
+        return replies
 
 
 def pack_instruction(instruction):

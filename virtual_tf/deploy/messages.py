@@ -87,8 +87,11 @@ def read_delta(reply, instruction, introduction, like, server, norm_bound):
 
 def check_report(report, splits):
     """Refuses what would spoil the metrics."""
-    numbers = [report['loss'], report['accuracy'], *report['details'].values(),
-               *(value for pair in report['scores'].values() for value in pair)]
+    try:
+        numbers = [report['loss'], report['accuracy'], report['size'], *report['details'].values(),
+                   *(value for loss, hits in report['scores'].values() for value in (loss, hits))]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RefusedError(f'its report is malformed: {error!r}') from error
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
         raise RefusedError('its report has values that are not finite numbers')
     missing = {*splits} - {*report['scores']}
