@@ -53,11 +53,20 @@ class Local:
         self._processes.append(process)
         return process
 
-    def superlink(self, *more):
-        connection = f'root-certificates = "{self.certificate}"' if more else 'insecure = true'
+    def make_keys(self, clients):
+        subprocess.run([ROOT / 'scripts' / 'make_keys.sh', self.folder / 'keys', str(clients)], check=True)
+        return self.folder / 'keys'
+
+    def superlink(self, *more, keys=None):
+        """With keys, over TLS and for SuperNodes with registered keys alone."""
+        connection = f'root-certificates = "{keys / "ca.crt"}"' if keys else 'insecure = true'
+        more = more or ('--insecure',)
+        if keys:
+            more = ('--ssl-ca-certfile', keys / 'ca.crt', '--ssl-certfile', keys / 'server.pem', '--ssl-keyfile',
+                    keys / 'server.key', '--enable-supernode-auth')
         (self.folder / 'home' / 'config.toml').write_text(
             f'[superlink]\ndefault = "local"\n\n[superlink.local]\naddress = "127.0.0.1:{self.port}"\n{connection}\n')
-        process = self.start('superlink', 'flower-superlink', *(more or ['--insecure']), '--host', '127.0.0.1',
+        process = self.start('superlink', 'flower-superlink', *more, '--host', '127.0.0.1',
                              '--port', self.port, '--disable-runtime-dependency-installation')
         while socket.socket().connect_ex(('127.0.0.1', self.port)):
             assert process.poll() is None, self.log('superlink')
@@ -70,10 +79,14 @@ class Local:
         return self.start(f'supernode-{client}', 'flower-supernode', *(more or ['--insecure']), '--superlink',
                           f'127.0.0.1:{self.port}', '--host', '127.0.0.1', '--port', free_port(), '--node-config', text)
 
-    def run(self, app=APP, **config):
-        config = {'output_dir': str(self.folder / 'server')} | config
+    def register(self, client, keys):
+        process = self.start('register', 'flwr', 'supernode', 'register', keys / f'client-{client}.pub', 'local')
+        assert process.wait() == 0, self.log('register')
+
+    def run(self, app=APP, more=(), **config):
+        config = {'output_dir': str(self.folder / 'server'), 'state_dir': str(self.folder / 'clients')} | config
         text = ' '.join(f'{key}={toml(value)}' for key, value in config.items())
-        return self.start('run', 'flwr', 'run', app, 'local', '--run-config', text, '--stream')
+        return self.start('run', 'flwr', 'run', app, 'local', '--run-config', text, '--stream', *more)
 
     def finish(self, run, seconds):
         """Waits for the end of a run, and that it ended well."""

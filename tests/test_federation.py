@@ -123,6 +123,6 @@ def test_a_private_weight_never_travels(tmp_path):
     server = simulation.algorithm.init(settings.seed)
     for reply in replies:
         assert tf.nest.flatten(encoding.decode(reply.delta, server))     # the shared structure and nothing beside it
-        assert {*reply.report} == {'loss', 'accuracy', 'size', 'details', 'scores'}
+        assert {*reply.report} == {'loss', 'accuracy', 'details', 'scores'}
         assert len(json.dumps(reply.report)) < 1000
     assert messages.relative_norm(server, server) == 1.0     # a delta as large as the state itself

@@ -90,6 +90,34 @@ def test_three_rounds_on_processes_equal_the_simulator(local, method):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('method', [{'private': 'residual'}, {'private': 'none'}, {'method': 'fedavg'}],
+                         ids=['residual', 'none', 'fedavg'])
+def test_three_rounds_on_the_simulation_engine_equal_the_simulator(local, method):
+    config = TINY | {'clients': 4, 'synthetic_clients': 4, 'clients_per_round': 3, 'rounds': 3} | method
+    local.superlink('--insecure', '--simulation')
+    local.finish(local.run(more=('--federation-config', 'num-supernodes=4'), **config), 900)
+    assert_equals_simulator(local.folder, config)
+    if 'private' in method:
+        check_product(local.folder, config)
+
+
+@pytest.mark.slow
+def test_a_supernode_without_a_known_key_is_refused(local):
+    """Client 0 has a registered key, client 1 another; over TLS."""
+    keys = local.make_keys(2)
+    local.superlink(keys=keys)
+    local.register(0, keys)
+    nodes = [local.supernode(i, '--root-certificates', keys / 'ca.crt', '--auth-supernode-private-key',
+                             keys / f'client-{i}.key') for i in range(2)]
+    bare = local.supernode(2, '--root-certificates', keys / 'ca.crt')
+    for stranger in (nodes[1], bare):
+        assert stranger.wait(120) != 0
+    config = TINY | {'clients': 1, 'synthetic_clients': 2, 'rounds': 1}
+    local.finish(local.run(**config), 600)
+    assert_equals_simulator(local.folder, config)
+
+
+@pytest.mark.slow
 def test_faults_of_four_clients(local, tmp_path):
     """One is killed while it trains and comes back, one sends NaN, one a wrong shape, one is late."""
     app = tmp_path / 'app'

@@ -22,7 +22,7 @@ DELTA = {name: NaturalGaussian(np.full(shape, 0.5, np.float32), np.zeros(shape, 
          for name, shape in SHAPES.items()}
 INTRODUCTION = Introduction(3, 'c', [3], '<f4', [], 2, {'train': (10, 10), 'test': (5, 5)})
 INSTRUCTION = Instruction('run', 7, Order(77, 66, b'r', (55,)), 0.25, 2, {'seed': 1}, False, b'state')
-REPORT = {'loss': 0.5, 'accuracy': 0.75, 'size': 10, 'details': {'kl': 1.0}, 'scores': {'mt': (1.0, 2.0)}}
+REPORT = {'loss': 0.5, 'accuracy': 0.75, 'details': {'kl': 1.0}, 'scores': {'mt': (1.0, 2.0)}}
 REPLY = Reply(3, 77, True, REPORT, encoding.encode(DELTA))
 
 
@@ -63,7 +63,7 @@ def test_the_norm_is_relative_to_the_servers():
     # χ: 0.5 against 1 at every weight; ξ: 0 against 4
     assert messages.relative_norm(DELTA, SERVER) == pytest.approx(0.5)
     read(REPLY, norm_bound=0.51)
-    with pytest.raises(RefusedError, match='norm_bound is 0.49'):
+    with pytest.raises(RefusedError, match=r'norm_bound is 0\.49'):
         read(REPLY, norm_bound=0.49)
 
 
@@ -78,7 +78,8 @@ def test_fedavg_counts_the_examples_that_the_client_has():
 
 
 @pytest.mark.parametrize('change', [{'loss': float('nan')}, {'loss': None}, {'details': {'kl': 'many'}},
-                                    {'scores': {}}, {'details': [1]}, {'scores': {'mt': 3}}, {'scores': {'mt': (float('inf'), 1.0)}}])
+                                    {'scores': {}}, {'details': [1]}, {'scores': {'mt': 3}},
+                                    {'scores': {'mt': (float('inf'), 1.0)}}])
 def test_a_report_that_would_spoil_the_metrics_is_refused(change):
     messages.check_report(REPORT, ['mt'])
     with pytest.raises(RefusedError):

@@ -61,7 +61,7 @@ class Client:
         """(accepted, (report, [delta as bytes, proposal …])) of client_update with this one client."""
         proposals, deltas, training = self.algorithm.client_update(server, state, cohort)
         accepted = bool(training.accepted[0])
-        report = {'loss': training.loss, 'accuracy': training.accuracy, 'size': cohort.size, **training.details}
+        report = {'loss': training.loss, 'accuracy': training.accuracy, **training.details}
         report = {name: np.asarray(column)[0].item() for name, column in report.items()}
         report = {'details': {name: report.pop(name) for name in training.details}, **report}
         if not accepted:

@@ -40,7 +40,7 @@ class Reply(NamedTuple):
     client: int
     version: int
     accepted: bool        # False: the training gave numbers that are not finite, there is no delta
-    report: dict          # loss, accuracy, size, details, scores {model and split: (loss, hits)}
+    report: dict          # loss, accuracy, details, scores {model and split: (loss, hits)}
     delta: bytes
 
 
@@ -88,7 +88,7 @@ def read_delta(reply, instruction, introduction, like, server, norm_bound):
 def check_report(report, splits):
     """Refuses what would spoil the metrics."""
     try:
-        numbers = [report['loss'], report['accuracy'], report['size'], *report['details'].values(),
+        numbers = [report['loss'], report['accuracy'], *report['details'].values(),
                    *(value for loss, hits in report['scores'].values() for value in (loss, hits))]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RefusedError(f'its report is malformed: {error!r}') from error

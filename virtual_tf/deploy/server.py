@@ -67,7 +67,7 @@ class Federation:
         state.clients.applied(list(accepted), version, shrink_bytes)
         state.round = number
         self._log(failures, dropped, number)
-        metrics = {'round': number, **self._of_clients([reply for reply, _ in accepted.values()]),
+        metrics = {'round': number, **self._of_clients({client: reply for client, (reply, _) in accepted.items()}),
                    'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
                    'dropped_clients': len(dropped),
                    **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values())
@@ -116,12 +116,14 @@ class Federation:
 
     def _of_clients(self, replies):
         """The metrics that the simulator has of a cohort's training."""
-        reports = [reply.report for reply in replies]
-        details = reports[0]['details'] if reports else {}
+        reports = [reply.report for reply in replies.values()]
+        details = [name for name in (reports[0]['details'] if reports else ())
+                   if all(name in report['details'] for report in reports)]
         columns = Training(*(np.array([report[name] for report in reports]) for name in ('loss', 'accuracy')),
                            np.ones(len(reports), bool),
                            {name: np.array([report['details'][name] for report in reports]) for name in details})
-        return training.of_clients(columns, columns.accepted, [report['size'] for report in reports])
+        sizes = [self._fleet.introductions[client].sizes['train'][1] for client in replies]
+        return training.of_clients(columns, columns.accepted, sizes)
 
     def _traffic(self, instructions, replies, deltas):
         """Bytes of the states, deltas and r that have travelled; the frame around them is Flower's."""
