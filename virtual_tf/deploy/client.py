@@ -1,5 +1,6 @@
 """A client of a federation: it agrees with the server, trains, tests and keeps what only it may have."""
 import dataclasses
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -59,11 +60,16 @@ class Client:
 
     def _train(self, server, state, cohort):
         """(accepted, (report, [delta as bytes, proposal …])) of client_update with this one client."""
+        started = time.perf_counter()
+        self.algorithm.client_update.get_concrete_function(server, state, cohort)
+        traced = time.perf_counter()
         proposals, deltas, training = self.algorithm.client_update(server, state, cohort)
         accepted = bool(training.accepted[0])
+        trained = time.perf_counter()
         report = {'loss': training.loss, 'accuracy': training.accuracy, **training.details}
         report = {name: np.asarray(column)[0].item() for name, column in report.items()}
         report = {'details': {name: report.pop(name) for name in training.details}, **report}
+        report['details'] |= {'seconds_trace': traced - started, 'seconds_train': trained - traced}
         if not accepted:
             return False, ({**hooks.finite(report), 'scores': {}}, [])
         alone = tf.nest.map_structure(lambda value: value[0], deltas)

@@ -9,6 +9,7 @@ Flower starts a process for every message. What is heavy is imported when a mess
 import json
 import os
 import pathlib
+import time
 
 from flwr.app import Message
 from flwr.clientapp import ClientApp
@@ -28,13 +29,16 @@ def introduce(message, context):
 
 @app.train()
 def train(message, context):
+    started = time.perf_counter()
     from virtual_tf.deploy import fleet, logs
     from virtual_tf.deploy.client import Client
     from virtual_tf.settings import Settings
     logs.to_stderr()
     instruction = fleet.unpack_instruction(message.content)
     dataset = load(context, Settings(**instruction.settings))
+    imported = time.perf_counter()
     reply = Client(number(context), dataset, state_folder(context), instruction).answer()
+    reply.report['details'] |= {'seconds_import': imported - started, 'seconds_client': time.perf_counter() - imported}
     return Message(fleet.pack_reply(reply), reply_to=message)
 
 
