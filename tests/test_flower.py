@@ -118,6 +118,23 @@ def test_a_supernode_without_a_known_key_is_refused(local):
 
 
 @pytest.mark.slow
+def test_secure_aggregation_gives_the_simulators_numbers_to_its_steps(local):
+    config = TINY | {'clients': 3, 'synthetic_clients': 3, 'rounds': 2, 'private': 'none', 'secure': True}
+    local.superlink()
+    for i in range(3):
+        local.supernode(i)
+    local.finish(local.run(**config), 900)
+    rows = history(local.folder)
+    assert [row['clipped_values'] for row in rows] == [0, 0]
+    state, simulated = simulate(config)
+    for row, expected in zip(rows, simulated):
+        np.testing.assert_allclose(row['server/cross_entropy'], expected['server/cross_entropy'], rtol=1e-3)
+    for a, b in zip(tf.nest.flatten(state.server), final_server(local.folder)):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-3, atol=1e-3 * np.abs(a).max())
+    check_product(local.folder, config)
+
+
+@pytest.mark.slow
 def test_faults_of_four_clients(local, tmp_path):
     """One is killed while it trains and comes back, one sends NaN, one a wrong shape, one is late."""
     app = tmp_path / 'app'

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from virtual_tf import encoding, experiments, files, hooks, streams
 from virtual_tf.data.federated import PRIVATE
-from virtual_tf.deploy import messages, protocol
+from virtual_tf.deploy import messages, protocol, units
 from virtual_tf.deploy.shelf import FolderShelf
 from virtual_tf.evaluation import Evaluator
 from virtual_tf.settings import Settings
@@ -51,6 +51,13 @@ class Client:
         report, arrays = found.content
         return messages.Reply(self.number, order.version, True, report, arrays[0].tobytes())
 
+    def steps(self, reply):
+        """The delta of a reply of a secure run in the steps that it was rounded to."""
+        if not reply.accepted:
+            raise VirtualTfError(f'the training of client {self.number} gave numbers that are not finite')
+        server = encoding.decode(self.instruction.server, self._initial)
+        return units.to_steps(encoding.decode(reply.delta, self._initial), server)[0]
+
     def _weight(self):
         return np.array([self.instruction.weight], np.float32)
 
@@ -77,7 +84,11 @@ class Client:
         _, shrink = self.algorithm.server_update(server, alone)
         report['scores'] = self._scores(server, self.algorithm.commit(
             state, proposals, deltas, shrink, training.accepted))
-        delta = np.frombuffer(encoding.encode(alone, self.settings.values), np.uint8)
+        values = self.settings.values
+        if self.instruction.secure:
+            steps, report['details']['clipped_values'] = units.to_steps(alone, server)
+            alone, values = units.from_steps(steps, server), 'float32'
+        delta = np.frombuffer(encoding.encode(alone, values), np.uint8)
         return True, (report, [delta, *tf.nest.flatten(proposals)])
 
     def _commit(self, server, cohort, state, content, shrink):

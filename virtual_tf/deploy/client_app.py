@@ -14,8 +14,10 @@ import time
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
+from virtual_tf.deploy.masks import mask_when_asked
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-app = ClientApp()
+app = ClientApp(mods=[mask_when_asked])
 
 
 @app.query()
@@ -30,15 +32,19 @@ def introduce(message, context):
 @app.train()
 def train(message, context):
     started = time.perf_counter()
-    from virtual_tf.deploy import fleet, logs
+    from virtual_tf.deploy import fleet, logs, secure
     from virtual_tf.deploy.client import Client
     from virtual_tf.settings import Settings
     logs.to_stderr()
-    instruction = fleet.unpack_instruction(message.content)
+    channel = fleet if 'instruction' in message.content else secure
+    instruction = channel.unpack_instruction(message.content)
     dataset = load(context, Settings(**instruction.settings))
     imported = time.perf_counter()
-    reply = Client(number(context), dataset, state_folder(context), instruction).answer()
+    client = Client(number(context), dataset, state_folder(context), instruction)
+    reply = client.answer()
     reply.report['details'] |= {'seconds_import': imported - started, 'seconds_client': time.perf_counter() - imported}
+    if channel is secure:
+        return Message(secure.pack_reply(reply, client.steps(reply)), reply_to=message)
     return Message(fleet.pack_reply(reply), reply_to=message)
 
 

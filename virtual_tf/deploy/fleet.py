@@ -90,8 +90,11 @@ class Fleet:
     def _send(self, records, kind, timeout):
         """{node: reply} of those who answer; Grid.send_and_receive looks only every three seconds."""
         # A message that nobody has fetched when its round is over is of no use.
-        out = [Message(content=record, dst_node_id=node, message_type=kind, ttl=timeout)
-               for node, record in records.items()]
+        return self._deliver([Message(content=record, dst_node_id=node, message_type=kind, ttl=timeout)
+                              for node, record in records.items()], timeout)
+
+    def _deliver(self, out, timeout):
+        """{node: reply} to these messages, as far as they come in time."""
         deadline = time.monotonic() + timeout
         sent = {*self._grid.push_messages(out)} if out else set()
         # By the message that it answers: where a node is gone, the SuperLink itself replies.

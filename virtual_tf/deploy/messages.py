@@ -33,6 +33,7 @@ class Instruction(NamedTuple):
     num_classes: int
     settings: dict
     scores_server: bool   # the server has no data to test its model on, so the client does
+    secure: bool          # the delta goes in whole steps (units.py)
     server: bytes
 
 

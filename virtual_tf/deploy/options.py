@@ -39,7 +39,10 @@ def parse(config):
     if unknown:
         raise VirtualTfError(f'the run configuration has {", ".join(sorted(unknown))}, which is no setting')
     chosen.setdefault('clients_per_round', max(1, round(options.fraction * options.clients)))
-    return options, make_settings(chosen)
+    settings = make_settings(chosen)
+    if options.secure and (settings.method != 'virtual' or settings.factor_bookkeeping != 'exact'):
+        raise VirtualTfError('secure aggregation is for method=virtual with factor_bookkeeping=exact; use secure=false')
+    return options, settings
 
 
 def _typed(kind, given):

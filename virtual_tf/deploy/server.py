@@ -23,6 +23,7 @@ class Federation:
     and S is measured on all of it; else the clients of a round measure the model that they were sent.
     """
     place = 'flower'
+    secure = False
 
     def __init__(self, network, algorithm, dataset, settings, fleet, norm_bound, tests_server):
         self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
@@ -82,14 +83,13 @@ class Federation:
         server = encoding.encode(state.server)
         return {client: Instruction(
                     self._start.run, number, state.clients.order(client, version), float(self._weights[client]),
-                    self.dataset.num_classes, dataclasses.asdict(self.settings), not self._evaluators, server)
+                    self.dataset.num_classes, dataclasses.asdict(self.settings), not self._evaluators,
+                    self.secure, server)
                 for client in map(int, self.cohort_ids(number))}
 
     def _sift(self, replies, instructions, server):
         """({client: (reply, delta)}, clients that dropped themselves, {client: Failure}), clients ascending."""
         like = self.algorithm.no_delta(server)
-        splits = [f'{prefix}{model}' for prefix in self._splits for model in ('mt',) + (
-            () if self._evaluators else ('server',))]
         accepted, dropped, failures = {}, [], {}
         for client in sorted(instructions):
             reply = replies[client]
@@ -99,7 +99,7 @@ class Federation:
                 dropped.append(client)
             else:
                 try:
-                    messages.check_report(reply.report, splits)
+                    messages.check_report(reply.report, self._expected_scores())
                     delta = messages.read_delta(reply, instructions[client], self._fleet.introductions[client], like,
                                                 server, self._norm_bound)
                 except messages.RefusedError as error:
@@ -107,6 +107,10 @@ class Federation:
                 else:
                     accepted[client] = reply, delta
         return accepted, dropped, failures
+
+    def _expected_scores(self):
+        models = ('mt',) if self._evaluators else ('mt', 'server')
+        return [f'{prefix}{model}' for prefix in self._splits for model in models]
 
     def _aggregate(self, server, deltas):
         if not deltas:

@@ -14,10 +14,10 @@ def main(grid, context):
     # Flower's own process imports this file too, to look for the app in it; TensorFlow can wait.
     from virtual_tf.deploy import logs, options
     logs.to_stderr()
-    play(grid, *options.parse(context.run_config))
+    play(grid, context, *options.parse(context.run_config))
 
 
-def play(grid, options, settings):
+def play(grid, context, options, settings):
     """Gathers the clients and plays the rounds; returns (summary, history)."""
     import dataclasses
 
@@ -26,7 +26,11 @@ def play(grid, options, settings):
     from virtual_tf.deploy.fleet import Fleet
     from virtual_tf.deploy.server import Federation
     experiments.check_names(settings)
-    fleet = Fleet(grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout)
+    arguments = grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout
+    fleet, kind = Fleet(*arguments), Federation
+    if options.secure:
+        from virtual_tf.deploy.secure import SecureFederation, SecureFleet
+        fleet, kind = SecureFleet(*arguments, run_context=context), SecureFederation
     tests_server = options.evaluation == 'server'
     dataset = data.load(options.data_dir, settings).part(range(options.clients)) if tests_server else None
     fleet.gather()
@@ -36,4 +40,4 @@ def play(grid, options, settings):
                  settings.clients_per_round)
     return experiments.run(
         settings, dataset, pathlib.Path(options.output_dir).expanduser(), progress=False, resume=options.resume,
-        make=lambda *parts: Federation(*parts, fleet, options.norm_bound, tests_server))
+        make=lambda *parts: kind(*parts, fleet, options.norm_bound, tests_server))

@@ -1,0 +1,39 @@
+"""A delta of natural parameters in whole steps, as secure aggregation sums them.
+
+SecAgg+ adds integers: a value is clipped to ±CLIP and becomes one of LEVELS steps. Natural parameters have no common
+scale (ξ is 2,500 where χ is 100), so a delta is first measured in what the posterior says of the weight:
+
+    u = Δχ / √ξ     how far the mean is pulled, in standard deviations of the posterior
+    v = Δξ / ξ      by what share the precision changes
+
+both with the ξ that the server has sent, so that the server can undo it for the sum. A client rounds u and v to steps
+itself and keeps that delta: so its factor is what the server gets to apply, exactly, and rounding costs no agreement.
+"""
+import numpy as np
+
+from virtual_tf.gaussian import NaturalGaussian
+
+CLIP, LEVELS = 32.0, 2 ** 22      # powers of two: steps are exact in binary
+STEP = 2 * CLIP / LEVELS
+
+
+def to_steps(delta, server):
+    """([u and v of each tensor, float64, in whole steps], how many values were clipped)."""
+    values, clipped = [], 0
+    for name, posterior in sorted(server.items()):
+        xi = np.asarray(posterior.xi, np.float64)
+        for part, scale in zip(delta[name], (np.sqrt(xi), xi)):
+            value = np.asarray(part, np.float64) / scale
+            clipped += int(np.sum(np.abs(value) > CLIP))
+            values.append(np.round(np.clip(value, -CLIP, CLIP) / STEP) * STEP)
+    return values, clipped
+
+
+def from_steps(values, server):
+    """The delta, float32, of steps or of a sum of them; sums are brought back to whole steps."""
+    values, delta = iter(values), {}
+    for name, posterior in sorted(server.items()):
+        xi = np.asarray(posterior.xi, np.float64)
+        delta[name] = NaturalGaussian(*((np.round(next(values) / STEP) * STEP * scale).astype(np.float32)
+                                        for scale in (np.sqrt(xi), xi)))
+    return {name: delta[name] for name in server}
