@@ -1,9 +1,13 @@
 """Deltas in whole steps, and Flower's SecAgg+ arithmetic on them."""
 import numpy as np
+import pytest
+import tensorflow as tf
 from flwr.common.secure_aggregation.quantization import dequantize, quantize
 
+from virtual_tf import data, experiments
 from virtual_tf.deploy import units
 from virtual_tf.gaussian import NaturalGaussian
+from virtual_tf.settings import make_settings
 
 SHAPES = {'b/kernel': (30, 7), 'a/kernel': (7, 4)}
 
@@ -64,3 +68,33 @@ def test_what_is_clipped_is_counted():
     steps, clipped = units.to_steps(delta, server)
     assert clipped == 2
     np.testing.assert_array_equal(steps, [[units.CLIP, 1, 0], [0, 0, units.CLIP]])
+
+
+@pytest.mark.slow
+def test_twenty_rounds_in_steps_are_as_accurate_as_without():
+    """watch, all settings as they come; what secure aggregation does to a delta, done in the simulator."""
+    settings = make_settings({'rounds': 20, 'private': 'none'})
+    dataset, clipped, last = data.load('', settings), 0, {}
+
+    def in_steps(update):
+        def rounded(server, clients, cohort):
+            nonlocal clipped
+            proposals, deltas, training = update(server, clients, cohort)
+            rows = []
+            for i in range(len(cohort.size)):
+                steps, count = units.to_steps({name: NaturalGaussian(*(part[i].numpy() for part in value))
+                                               for name, value in deltas.items()}, server)
+                clipped += count
+                rows.append(units.from_steps(steps, server))
+            return proposals, tf.nest.map_structure(lambda *parts: tf.stack(parts), *rows), training
+        return rounded
+
+    for name, change in (('exact', lambda update: update), ('steps', in_steps)):
+        simulation = experiments.build(settings, dataset)
+        simulation.algorithm = simulation.algorithm._replace(
+            client_update=change(simulation.algorithm.client_update))
+        *_, last[name] = simulation.run(simulation.start())
+    for key in ('server/accuracy', 'mt/accuracy', 'server/cross_entropy', 'mt/cross_entropy'):
+        print(key, last['exact'][key], last['steps'][key])
+        np.testing.assert_allclose(last['exact'][key], last['steps'][key], atol=0.01)
+    assert clipped == 0

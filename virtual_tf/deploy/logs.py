@@ -11,3 +11,5 @@ def to_stderr():
     handler.setFormatter(standard.Formatter('%(levelname)s %(asctime)s %(message)s'))
     logger.handlers, logger.propagate = [handler], False
     logging.set_verbosity(logging.INFO)
+    # With a handler of its own, however silent, the root gets none that repeats all that Flower says.
+    standard.getLogger().addHandler(standard.NullHandler())
