@@ -33,7 +33,7 @@ def test_rounding_moves_a_mean_and_a_precision_by_half_a_step_at_most():
     back = units.from_steps(steps, server)
     assert clipped == 0 and list(back) == list(server)
     for name, (_, xi) in server.items():
-        for part, kept, scale in zip(delta[name], back[name], (np.sqrt(xi), xi)):
+        for part, kept, scale in zip(delta[name], back[name], (units.PULL * np.sqrt(xi), xi)):
             # half a step, and float32's own rounding of values of up to 4 units
             assert np.all(np.abs(part - kept) <= (units.STEP / 2 + 4e-7) * scale)
 
@@ -63,8 +63,8 @@ def test_the_sum_that_the_server_gets_is_the_sum_of_what_clients_keep():
 
 def test_what_is_clipped_is_counted():
     server = {'a/kernel': NaturalGaussian(np.zeros(3, np.float32), np.full(3, 4, np.float32))}
-    # In units of √4 and of 4: 50 standard deviations, and a precision 100 times as high
-    delta = {'a/kernel': NaturalGaussian(np.float32([100, 2, 0]), np.float32([0, 0, 400]))}
+    # In units of 8√4 and of 4: 200 and 1, and a precision 150 times as high
+    delta = {'a/kernel': NaturalGaussian(np.float32([3200, 16, 0]), np.float32([0, 0, 600]))}
     steps, clipped = units.to_steps(delta, server)
     assert clipped == 2
     np.testing.assert_array_equal(steps, [[units.CLIP, 1, 0], [0, 0, units.CLIP]])

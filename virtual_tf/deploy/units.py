@@ -3,8 +3,8 @@
 SecAgg+ adds integers: a value is clipped to ±CLIP and becomes one of LEVELS steps. Natural parameters have no common
 scale (ξ is 2,500 where χ is 100), so a delta is first measured in what the posterior says of the weight:
 
-    u = Δχ / √ξ     how far the mean is pulled, in standard deviations of the posterior
-    v = Δξ / ξ      by what share the precision changes
+    u = Δχ / (8 √ξ)     how hard the mean is pulled, in units of eight standard deviations of the posterior
+    v = Δξ / ξ          by what share the precision changes
 
 both with the ξ that the server has sent, so that the server can undo it for the sum. A client rounds u and v to steps
 itself and keeps that delta: so its factor is what the server gets to apply, exactly, and rounding costs no agreement.
@@ -13,7 +13,9 @@ import numpy as np
 
 from virtual_tf.gaussian import NaturalGaussian
 
-CLIP, LEVELS = 32.0, 2 ** 22      # powers of two: steps are exact in binary
+# A client's σ stays above min_scale, a tenth of σ₀: v < 100 while the posterior has not widened. Where ξ grows like
+# that, χ grows with it, times the mean over σ; so u has a coarser unit. Powers of two: steps are exact in binary.
+PULL, CLIP, LEVELS = 8.0, 128.0, 2 ** 22
 STEP = 2 * CLIP / LEVELS
 
 
@@ -22,7 +24,7 @@ def to_steps(delta, server):
     values, clipped = [], 0
     for name, posterior in sorted(server.items()):
         xi = np.asarray(posterior.xi, np.float64)
-        for part, scale in zip(delta[name], (np.sqrt(xi), xi)):
+        for part, scale in zip(delta[name], (PULL * np.sqrt(xi), xi)):
             value = np.asarray(part, np.float64) / scale
             clipped += int(np.sum(np.abs(value) > CLIP))
             values.append(np.round(np.clip(value, -CLIP, CLIP) / STEP) * STEP)
@@ -35,5 +37,5 @@ def from_steps(values, server):
     for name, posterior in sorted(server.items()):
         xi = np.asarray(posterior.xi, np.float64)
         delta[name] = NaturalGaussian(*((np.round(next(values) / STEP) * STEP * scale).astype(np.float32)
-                                        for scale in (np.sqrt(xi), xi)))
+                                        for scale in (PULL * np.sqrt(xi), xi)))
     return {name: delta[name] for name in server}
