@@ -63,11 +63,11 @@ def test_the_sum_that_the_server_gets_is_the_sum_of_what_clients_keep():
 
 def test_what_is_clipped_is_counted():
     server = {'a/kernel': NaturalGaussian(np.zeros(3, np.float32), np.full(3, 4, np.float32))}
-    # In units of 8√4 and of 4: 200 and 1, and a precision 150 times as high
-    delta = {'a/kernel': NaturalGaussian(np.float32([3200, 16, 0]), np.float32([0, 0, 600]))}
+    # In units of 32√4 and of 4: (256, 0), (1, 0), (2, 512), and the first and the last become 1/2 and 1/4 of that
+    delta = {'a/kernel': NaturalGaussian(np.float32([256 * 64, 64, 128]), np.float32([0, 0, 2048]))}
     steps, clipped = units.to_steps(delta, server)
     assert clipped == 2
-    np.testing.assert_array_equal(steps, [[units.CLIP, 1, 0], [0, 0, units.CLIP]])
+    np.testing.assert_array_equal(steps, [[128, 1, 0.5], [0, 0, 128]])
 
 
 @pytest.mark.slow
