@@ -26,23 +26,25 @@ source scripts/flower_environment.sh
 export FLWR_HOME=$output/flwr-home PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 mkdir -p "$FLWR_HOME"
 
-started=()
+# Flower's processes make sessions of their own, so neither group nor parent finds them all: what they inherit does.
+mark=$$.$RANDOM.$RANDOM
+ours() {
+    local path
+    { grep -lzxF "VIRTUAL_TF_STARTED_BY=$mark" /proc/[0-9]*/environ 2>/dev/null || true; } |
+        while read -r path; do path=${path#/proc/}; echo "${path%/environ}"; done
+}
+signal_ours() { local pid; for pid in $(ours); do kill "-$1" "$pid" 2>/dev/null || true; done; }
 stop_all() {
     trap - EXIT INT TERM
-    for pid in "${started[@]}"; do kill -TERM "-$pid" 2>/dev/null || true; done
-    for _ in {1..50}; do
-        alive=; for pid in "${started[@]}"; do kill -0 "-$pid" 2>/dev/null && alive=yes; done
-        [ -z "$alive" ] && break
-        sleep 0.1
-    done
-    for pid in "${started[@]}"; do kill -KILL "-$pid" 2>/dev/null || true; done
+    signal_ours TERM
+    for _ in {1..50}; do [ -z "$(ours)" ] && return; sleep 0.1; done
+    while [ -n "$(ours)" ]; do signal_ours KILL; sleep 0.1; done
 }
 trap stop_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# A process group of its own for each, so that what it starts is stopped with it.
-start() { local log=$1; shift; setsid "$@" > "$logs/$log.log" 2>&1 & started+=($!); }
+start() { local log=$1; shift; VIRTUAL_TF_STARTED_BY=$mark setsid "$@" > "$logs/$log.log" 2>&1 & last=$!; }
 
 free_ports() {
     python - "$1" <<'PYTHON'
@@ -76,7 +78,7 @@ TOML
 
 start superlink flower-superlink "${link[@]}" --host 127.0.0.1 --port "${ports[0]}" \
     --disable-runtime-dependency-installation
-superlink=${started[0]}
+superlink=$last
 python - "${ports[0]}" <<'PYTHON'
 import socket
 import sys
@@ -105,7 +107,7 @@ for pair in "$@"; do
     [[ $value =~ ^(-?[0-9.]+([eE]-?[0-9]+)?|true|false)$ ]] || value="\"$value\""
     settings+=" ${pair%%=*}=$value"
 done
-flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 | tee "$logs/run.log" || true
+VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 | tee "$logs/run.log" || true
 kill -0 "$superlink" 2>/dev/null || { echo 'error: the SuperLink has ended; see logs/superlink.log' >&2; exit 1; }
 [ -f "$output/summary.json" ] || { echo "error: the run has not finished; see $logs" >&2; exit 1; }
 echo "results: $output"

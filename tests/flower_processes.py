@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 
 import virtual_tf
 
 ROOT = pathlib.Path(virtual_tf.__file__).parent.parent
 APP = ROOT / 'virtual_tf' / 'deploy' / 'app'
+MARK = 'VIRTUAL_TF_STARTED_BY'
 BIN = pathlib.Path(sys.executable).parent
 QUIET = {'FLWR_TELEMETRY_ENABLED': '0', 'FLWR_DISABLE_UPDATE_CHECK': '1', 'RAY_USAGE_STATS_ENABLED': '0',
          'FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION': '1', 'RAY_ENABLE_UV_RUN_RUNTIME_ENV': '0'}
@@ -33,23 +35,27 @@ class Local:
 
     def __exit__(self, *_):
         for process in self._processes:
-            self.kill(process, signal.SIGTERM)
-        deadline = time.monotonic() + 10
-        for process in self._processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(deadline - time.monotonic(), 0.1))
             self.kill(process)
             process.wait()
 
-    def kill(self, process, number=signal.SIGKILL):
-        """A signal to a process and all that it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+    def kill(self, process):
+        """SIGKILL to a process and all that it has started, until none is left."""
+        while left := started_by(process):
+            for number in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            process.poll()     # a child that has ended is there until it is asked for
+            time.sleep(0.05)
+
+    def left(self):
+        return [number for process in self._processes for number in started_by(process)]
 
     def start(self, name, *command):
+        mark = uuid.uuid4().hex
         with open(self.folder / f'{name}.log', 'ab') as log:
             process = subprocess.Popen([BIN / command[0], *map(str, command[1:])], stdout=log, stderr=log,
-                                       env=self.environment, cwd=self.folder, start_new_session=True)
+                                       env=self.environment | {MARK: mark}, cwd=self.folder, start_new_session=True)
+        process.mark = f'{MARK}={mark}'.encode()
         self._processes.append(process)
         return process
 
@@ -101,6 +107,16 @@ class Local:
         return (self.folder / f'{name}.log').read_text()[-4000:]
 
 
+def started_by(process):
+    """Ids of a process and of all that it has started, by what they inherit: Flower makes sessions of its own."""
+    found = []
+    for path in pathlib.Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):
+            if process.mark in (path / 'environ').read_bytes().split(b'\0'):
+                found.append(int(path.name))
+    return found
+
+
 def toml(value):
     return str(value).lower() if isinstance(value, bool | int | float) else f'"{value}"'
 
@@ -112,14 +128,12 @@ def free_port():
 
 
 def listeners(processes):
-    """Addresses on which these processes and their groups listen, from /proc."""
-    groups = {process.pid for process in processes}
+    """Addresses on which these processes and what they started listen, from /proc."""
     inodes = set()
-    for path in pathlib.Path('/proc').glob('[0-9]*'):
+    for number in (number for process in processes for number in started_by(process)):
         with contextlib.suppress(OSError):
-            if os.getpgid(int(path.name)) in groups:
-                links = [os.readlink(link) for link in (path / 'fd').iterdir()]
-                inodes |= {link[8:-1] for link in links if link.startswith('socket:[')}
+            links = [os.readlink(link) for link in pathlib.Path('/proc', str(number), 'fd').iterdir()]
+            inodes |= {link[8:-1] for link in links if link.startswith('socket:[')}
     rows = [line.split() for name in ('tcp', 'tcp6')
             for line in pathlib.Path('/proc/net', name).read_text().splitlines()[1:]]
     return {row[1].split(':')[0] for row in rows if row[3] == '0A' and row[9] in inodes}

@@ -23,7 +23,7 @@ TINY = {'dataset': 'synthetic', 'synthetic_clients': 2, 'synthetic_max_size': 60
 def local(tmp_path):
     with Local(tmp_path) as processes:
         yield processes
-    assert not [process for process in processes._processes if process.poll() is None]
+    assert processes.left() == []
 
 
 def simulate(config):
