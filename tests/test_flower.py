@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from federations import assert_metrics_close, assert_posterior_is_product, final_server
-from flower_processes import APP, Local, listeners
+from flower_processes import APP, Local, listeners, started_by
 
 from virtual_tf import data, experiments
 from virtual_tf.deploy.options import UNSET, Options, parse
@@ -68,11 +68,21 @@ def test_a_run_configuration_becomes_settings():
         parse({'roundz': 3})
 
 
+def test_nothing_survives_that_made_a_session_of_its_own(local):
+    orphan = 'import subprocess, sys; subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"], ' \
+             'start_new_session=True)'
+    parent = local.start('parent', 'python', '-c', orphan)
+    parent.wait(60)
+    assert len(started_by(parent)) == 1
+    local.kill(parent)
+    assert local.left() == []
+
+
 def test_processes_on_loopback_give_the_simulators_numbers(local):
     config = TINY | {'clients': 2, 'private': 'none'}
     processes = [local.superlink(), *(local.supernode(i) for i in range(2))]
     run = local.run(**config)
-    local.finish(run, 300)
+    local.finish(run, 600)
     assert listeners(processes) <= {'0100007F'}     # 127.0.0.1
     assert_equals_simulator(local.folder, config)
     check_product(local.folder, config)
