@@ -18,7 +18,7 @@ setuptools.setup(
     license='Apache-2.0',
     python_requires='>=3.11,<3.12',
     packages=setuptools.find_packages(include=['virtual_tf', 'virtual_tf.*', 'scripts']),
-    package_data={'virtual_tf.data': ['watch.npz', 'watch.LICENSE']},
+    package_data={'virtual_tf.data': ['watch.npz', 'watch.LICENSE'], 'virtual_tf.deploy': ['app/pyproject.toml']},
     install_requires=requirements('requirements.txt'),
-    extras_require={'dev': requirements('requirements-dev.txt')},
+    extras_require={'dev': requirements('requirements-dev.txt'), 'flower': requirements('requirements-flower.txt')},
 )

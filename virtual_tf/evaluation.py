@@ -32,10 +32,14 @@ class Scores(NamedTuple):
 
 
 class Evaluator:
-    """Scores states of one algorithm on one split; compiled once for the server and once for a cohort."""
+    """Scores states of one algorithm on one split; compiled once for the server and once for a cohort.
 
-    def __init__(self, network, algorithm, split, settings):
+    `numbers` are those of the clients in a larger federation, whose random streams they name.
+    """
+
+    def __init__(self, network, algorithm, split, settings, numbers=None):
         self._split = split
+        self._numbers = np.arange(len(split.sizes())) if numbers is None else np.asarray(numbers)
         self._targets = split.targets()
         self._samples, self._clients_per_call = settings.eval_samples, settings.clients_per_call
         self._seed = settings.seed
@@ -55,7 +59,7 @@ class Evaluator:
         """Scores of these clients' own models on their own data [C]."""
         sizes = self._split.sizes()
         groups = in_groups(sizes[ids], self._clients_per_call)
-        keys = streams.make_keys(self._seed, EVALUATION, ids=ids)
+        keys = streams.make_keys(self._seed, EVALUATION, ids=self._numbers[ids])
         loss, hits = ungroup([
             self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())), keys[rows])
             for rows in groups], groups)

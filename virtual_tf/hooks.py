@@ -91,9 +91,10 @@ class TensorBoard(Hook):
         self._scalars(metrics)
         with events.writing(self._writer, number):
             if every and number % every == 0:
-                ids = simulation.cohort_ids(number)
-                models = {'server': simulation.algorithm.server_model(state.server),
-                          'clients': simulation.algorithm.client_models(state.clients.read(ids))}
+                models = {'server': simulation.algorithm.server_model(state.server)}
+                # Clients that are elsewhere keep their states to themselves.
+                if ids := [i for i in simulation.cohort_ids(number) if i in state.clients]:
+                    models['clients'] = simulation.algorithm.client_models(state.clients.read(ids))
                 for owner, weights in models.items():
                     for path in ('shared', 'private'):
                         for name, weight in getattr(weights, path).items():
@@ -135,14 +136,14 @@ def read_history(path, rounds):
 
 def to_json(value):
     """One line of strict JSON; numbers that are not finite become null."""
-    return json.dumps(_finite(value), allow_nan=False)
+    return json.dumps(finite(value), allow_nan=False)
 
 
-def _finite(value):
+def finite(value):
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -44,22 +44,30 @@ def _with_compiler(settings):
     return dataclasses.replace(settings, compile=FASTER_COMPILER.get(settings.model, 'graph'))
 
 
-def build(settings, dataset):
-    """The Simulation of these settings on this data."""
-    check_fits(settings, dataset)
+def build_method(settings, dataset):
+    """(network, algorithm, settings with the compiler chosen) for examples like those of the data set."""
     settings = _with_compiler(settings)
     network = models.build(settings.model, dataset.input_shape, dataset.num_classes,
                            use_bias=settings.use_bias, estimator=settings.estimator)
-    return training.Simulation(network, ALGORITHMS[settings.method](network, settings), dataset, settings)
+    return network, ALGORITHMS[settings.method](network, settings), settings
 
 
-def run(settings, dataset, folder, progress=True, resume=True, stop=lambda: False, more_hooks=()):
+def build(settings, dataset, make=training.Simulation):
+    """The Simulation of these settings on this data."""
+    check_fits(settings, dataset)
+    network, algorithm, settings = build_method(settings, dataset)
+    return make(network, algorithm, dataset, settings)
+
+
+def run(settings, dataset, folder, progress=True, resume=True, stop=lambda: False, more_hooks=(),
+        make=training.Simulation):
     """Plays the rounds that `folder` does not hold yet and writes everything about them; returns (summary, history).
 
     With resume=False it starts anew and replaces what is there. stop() is asked after every round; when it says yes,
-    the run writes a checkpoint and raises Interrupted.
+    the run writes a checkpoint and raises Interrupted. make(network, algorithm, dataset, settings) is what
+    plays the rounds.
     """
-    simulation = build(settings, dataset)
+    simulation = build(settings, dataset, make)
     folder = pathlib.Path(folder)
     files.check_writable(folder)
     try:
@@ -88,7 +96,8 @@ def check_folder(settings, folder, resume=True):
 
 def _run_in(folder, simulation, config, progress, resume, stop, more_hooks):
     settings, points = simulation.settings, checkpoint.Checkpoints(folder / 'checkpoints')
-    identity = {'settings': dataclasses.asdict(settings), 'data': _digest(simulation.dataset),
+    identity = {'settings': dataclasses.asdict(settings), 'place': simulation.place,
+                'data': _digest(simulation.dataset),
                 'network': {name: list(shape) for name, shape in simulation.network.shapes().items()}}
     found, history = points.newest() if resume else None, []
     if found is None:
@@ -141,6 +150,10 @@ def _play(simulation, state, history, watchers, save, stop):
 def _check_continues(settings, found, identity, folder):
     """Refuses to continue a run with what would have changed its rounds."""
     check_same(settings.differences(found.identity['settings']), folder)
+    place = found.identity.get('place', training.Simulation.place)
+    if identity.get('place', place) != place:
+        raise VirtualTfError(f'{folder} holds a run of the {place}, whose clients\' states are not here; '
+                             f'{_WAY_OUT}')
     if identity['network'] != found.identity.get('network'):
         raise VirtualTfError(f'{folder} holds a run of another network under the name {settings.model}; {_WAY_OUT}')
     if identity['data'] != found.identity['data']:

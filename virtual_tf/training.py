@@ -25,6 +25,7 @@ class RunState:
 
 class Simulation:
     """A method on a data set; `run` yields the metrics of each round."""
+    place = 'simulator'
 
     def __init__(self, network, algorithm, dataset, settings):
         self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
@@ -66,7 +67,7 @@ class Simulation:
         traffic = encoding.traffic(state.server, deltas, shrink, accepted, self.settings.values)
         state.server, state.round = new_server, number
         self._warn_of_dropped(ids, accepted, number)
-        metrics = {'round': number, **_of_clients(training, accepted, sizes),
+        metrics = {'round': number, **of_clients(training, accepted, sizes),
                    'shrunk_precisions': sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values()),
                    'dropped_clients': int((~accepted).sum()), **traffic,
                    **self._evaluate(state, new_clients, ids, accepted)}
@@ -112,7 +113,7 @@ def select(clients, count, seed, number):
     return np.sort(streams.make_generator(seed, SELECTION, number).choice(clients, count, replace=False))
 
 
-def _of_clients(training, accepted, sizes):
+def of_clients(training, accepted, sizes):
     """Means over the accepted clients, weighted by size, and sums of what counts; NaN when there is none."""
     columns = {'train/loss': training.loss, 'train/accuracy': training.accuracy, **training.details}
     if not accepted.any():

@@ -45,6 +45,7 @@ class Algorithm(NamedTuple):
     server_update(server, delta) → server state, shrink
     commit(clients, proposals, deltas, shrink, accepted) → client states as the server has applied them
     server_model(server) → the weights that S tests, client_models(clients) → those that MT tests
+    no_delta(server) → the delta that changes nothing
     """
     init: Callable[..., Any]
     init_clients: Callable[..., Any]
@@ -54,3 +55,4 @@ class Algorithm(NamedTuple):
     commit: Callable[..., Any]
     server_model: Callable[..., Any]
     client_models: Callable[..., Any]
+    no_delta: Callable[..., Any]

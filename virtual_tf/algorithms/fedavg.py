@@ -82,4 +82,8 @@ def fedavg(network, settings, penalty=None):
     def client_models(clients):
         return models.Weights(clients.deployed, clients.private, clients.gates)
 
-    return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models)
+    def no_delta(server):
+        return Delta(tf.nest.map_structure(tf.zeros_like, server), tf.constant(0.0))
+
+    return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models,
+                     no_delta)

@@ -105,7 +105,8 @@ def virtual(network, settings):
     def client_models(clients):
         return models.Weights(normals(clients.deployed), normals(clients.private.weights), clients.private.gates)
 
-    return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models)
+    return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models,
+                     gaussian.identity)
 
 
 def first_belief(settings, posterior, cavities, weight):

@@ -108,18 +108,29 @@ class FederatedDataset:
         return dataclasses.replace(self, train=scaled(self.train), test=scaled(self.test),
                                    validation=scaled(self.validation))
 
-    def cohort(self, ids, round_number, settings):
-        """What the selected clients train on in a round, in shapes that are the same for every cohort."""
+    def part(self, ids):
+        """The data set of these clients alone."""
+        return dataclasses.replace(self, clients=tuple(self.clients[i] for i in ids), **{
+            name: split and Split.of([split.client(i) for i in ids]) for name, split in (
+                ('train', self.train), ('test', self.test), ('validation', self.validation))})
+
+    def cohort(self, ids, round_number, settings, numbers=None, weights=None):
+        """What the selected clients train on in a round, in shapes that are the same for every cohort.
+
+        Clients that are part of a larger federation have the `numbers` and the `weights` [C] that they have there.
+        """
+        numbers = ids if numbers is None else numbers
+        weights = self.prior_weights(settings.prior_weighting)[ids] if weights is None else weights
         sizes = self.train.sizes()
         length = int(sizes.max())
         steps = local.steps_per_round(length, settings.epochs, settings.batch_size)
         x, y = self.train.padded(ids, length)
         batches = np.stack([
             local.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
-                               streams.make_generator(settings.seed, SHUFFLE, round_number, i)) for i in ids])
-        weights = self.prior_weights(settings.prior_weighting)
-        return Cohort(x, y, self._targets[ids].astype(np.int32), weights[ids], batches,
-                      streams.make_keys(settings.seed, NOISE, round_number, ids=ids))
+                               streams.make_generator(settings.seed, SHUFFLE, round_number, number))
+            for i, number in zip(ids, numbers)])
+        return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches,
+                      streams.make_keys(settings.seed, NOISE, round_number, ids=numbers))
 
 
 def _moments(x):

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# A federation on this machine: a SuperLink, N SuperNodes and a run, over loopback. Stops all that it started.
+#   scripts/deploy_local.sh [-n CLIENTS] [-o FOLDER] [-s] [KEY=VALUE ...]
+#     -n  number of SuperNodes, each with its part of the data set (4)
+#     -o  folder of the run; its clients' folders and the processes' logs go beside it (runs/flower)
+#     -s  TLS, and SuperNodes that prove who they are, with keys made for this run
+#   KEY=VALUE is any setting or option of the run: rounds=5 method=fedavg dataset=synthetic
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+clients=4 output=runs/flower secured=
+while getopts n:o:s option; do
+    case $option in
+        n) clients=$OPTARG ;;
+        o) output=$OPTARG ;;
+        s) secured=yes ;;
+        *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+prepare requirements.txt requirements-flower.txt
+mkdir -p "$output"
+output=$(cd "$output" && pwd)
+logs=$output/logs
+mkdir -p "$logs"
+
+source scripts/flower_environment.sh
+export FLWR_HOME=$output/flwr-home PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+mkdir -p "$FLWR_HOME"
+
+# Flower's processes make sessions of their own, so neither group nor parent finds them all: what they inherit does.
+mark=$$.$RANDOM.$RANDOM
+ours() {
+    local path
+    { grep -lzxF "VIRTUAL_TF_STARTED_BY=$mark" /proc/[0-9]*/environ 2>/dev/null || true; } |
+        while read -r path; do path=${path#/proc/}; echo "${path%/environ}"; done
+}
+signal_ours() { local pid; for pid in $(ours); do kill "-$1" "$pid" 2>/dev/null || true; done; }
+stop_all() {
+    trap - EXIT INT TERM
+    signal_ours TERM
+    for _ in {1..50}; do [ -z "$(ours)" ] && return; sleep 0.1; done
+    while [ -n "$(ours)" ]; do signal_ours KILL; sleep 0.1; done
+}
+trap stop_all EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+start() { local log=$1; shift; VIRTUAL_TF_STARTED_BY=$mark setsid "$@" > "$logs/$log.log" 2>&1 & last=$!; }
+
+free_ports() {
+    python - "$1" <<'PYTHON'
+import socket
+import sys
+sockets = [socket.socket() for _ in range(int(sys.argv[1]))]
+for one in sockets:
+    one.bind(('127.0.0.1', 0))
+print(*(one.getsockname()[1] for one in sockets))
+PYTHON
+}
+read -ra ports <<< "$(free_ports $((clients + 1)))"
+
+link=(--insecure) node=(--insecure) connection='insecure = true'
+if [ -n "$secured" ]; then
+    keys=$output/keys
+    scripts/make_keys.sh "$keys" "$clients"
+    link=(--ssl-ca-certfile "$keys/ca.crt" --ssl-certfile "$keys/server.pem" --ssl-keyfile "$keys/server.key"
+          --enable-supernode-auth)
+    node=(--root-certificates "$keys/ca.crt")
+    connection="root-certificates = \"$keys/ca.crt\""
+fi
+cat > "$FLWR_HOME/config.toml" <<TOML
+[superlink]
+default = "local"
+
+[superlink.local]
+address = "127.0.0.1:${ports[0]}"
+$connection
+TOML
+
+start superlink flower-superlink "${link[@]}" --host 127.0.0.1 --port "${ports[0]}" \
+    --disable-runtime-dependency-installation
+superlink=$last
+python - "${ports[0]}" <<'PYTHON'
+import socket
+import sys
+import time
+for _ in range(300):
+    with socket.socket() as probe:
+        if probe.connect_ex(('127.0.0.1', int(sys.argv[1]))) == 0:
+            break
+    time.sleep(0.1)
+else:
+    sys.exit('error: the SuperLink did not start; see logs/superlink.log')
+PYTHON
+for ((i = 0; i < clients; i++)); do
+    own=()
+    if [ -n "$secured" ]; then
+        flwr supernode register "$keys/client-$i.pub" local > "$logs/register-$i.log" 2>&1
+        own=(--auth-supernode-private-key "$keys/client-$i.key")
+    fi
+    start "supernode-$i" flower-supernode "${node[@]}" "${own[@]}" --superlink "127.0.0.1:${ports[0]}" \
+        --host 127.0.0.1 --port "${ports[$((i + 1))]}" \
+        --node-config "partition-id=$i state-dir=\"$output/clients/$i\""
+done
+settings="clients=$clients output_dir=\"$output\""
+for pair in "$@"; do
+    value=${pair#*=}
+    [[ $value =~ ^(-?[0-9.]+([eE]-?[0-9]+)?|true|false)$ ]] || value="\"$value\""
+    settings+=" ${pair%%=*}=$value"
+done
+VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 | tee "$logs/run.log" || true
+kill -0 "$superlink" 2>/dev/null || { echo 'error: the SuperLink has ended; see logs/superlink.log' >&2; exit 1; }
+[ -f "$output/summary.json" ] || { echo "error: the run has not finished; see $logs" >&2; exit 1; }
+echo "results: $output"

@@ -1,0 +1,128 @@
+"""Secure aggregation: Flower's SecAgg+, so that the server sees Π Δ_i and no single Δ_i.
+
+Each client masks its steps (units.py) with keys that it shares with others; the masks cancel in the sum. Flower has
+this as a workflow of its older interface, which is called here once a round. Weights are 1: mean × number = sum.
+What a server cannot see it cannot check: norms and shapes of single deltas are up to the clients, and clipping alone
+bounds what each can do. The reports (loss, scores) are not masked.
+"""
+import json
+import types
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
+from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS
+from flwr.common.secure_aggregation.secaggplus_constants import Key as SecAggKey
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server import LegacyContext
+from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
+
+from virtual_tf.deploy import fleet, units
+from virtual_tf.deploy.fleet import Fleet
+from virtual_tf.deploy.messages import Failure, RefusedError, Reply, check_report
+from virtual_tf.deploy.server import Federation
+
+
+def unpack_instruction(record):
+    """The Instruction in a message of the older interface."""
+    asked = compat.recorddict_to_fitins(record, keep_input=True)
+    server, shrink = (ArrayRecord([array]) for array in parameters_to_ndarrays(asked.parameters))
+    return fleet.unpack_instruction(RecordDict({
+        'instruction': ConfigRecord({'json': asked.config['json']}), 'server': server, 'shrink': shrink}))
+
+
+def pack_reply(reply, steps):
+    """The reply without its delta, which goes as steps and is masked on its way out."""
+    described = json.dumps(reply._replace(delta=None)._asdict())
+    return compat.fitres_to_recorddict(
+        FitRes(Status(Code.OK, ''), ndarrays_to_parameters(steps), 1, {'json': described}), keep_input=False)
+
+
+class SecureFleet(Fleet):
+    """exchange gives replies without deltas; `total` then has the sum of their steps, None if there is none."""
+
+    def __init__(self, *arguments, run_context=None):
+        super().__init__(*arguments)
+        self._context, self.total, self.masked_bytes = run_context, None, 0
+
+    def exchange(self, instructions):
+        online = self._meet(self._round_timeout)
+        self.total, self.masked_bytes = None, 0
+        here = {client: self._nodes[client] for client in instructions if self._nodes[client] in online}
+        outcome = {client: Failure('failed', 'its SuperNode is not connected') for client in {*instructions} - {*here}}
+        strategy = _Round([(types.SimpleNamespace(node_id=node), _fit(instructions[client]))
+                           for client, node in here.items()])
+        context = LegacyContext(Context(
+            self._context.run_id, self._context.node_id, self._context.node_config, RecordDict({
+                MAIN_CONFIGS_RECORD: ConfigRecord({Key.CURRENT_ROUND: 1}), MAIN_PARAMS_RECORD: ArrayRecord([])}),
+            self._context.run_config), strategy=strategy)
+        SecAggPlusWorkflow(1.0, 0.5, max_weight=1.0, clipping_range=units.CLIP, quantization_range=units.LEVELS,
+                           timeout=self._round_timeout)(self, context)
+        if strategy.results:
+            mean = parameters_to_ndarrays(strategy.results[0][1].parameters)
+            self.total = [len(strategy.results) * value for value in mean]
+        clients = {node: client for client, node in here.items()}
+        for proxy, result in strategy.results:
+            outcome[clients[proxy.node_id]] = Reply(**json.loads(result.metrics['json']) | {'delta': b''})
+        for client in here:
+            outcome.setdefault(client, Failure('late', 'no masked delta of it is in the sum'))
+        return outcome
+
+    def send_and_receive(self, messages, *, timeout):
+        """What the workflow needs of a grid; errors are told by the absence of a reply."""
+        messages = list(messages)
+        replies = self._deliver(messages, timeout)
+        found = [reply for reply in replies.values() if not reply.has_error()]
+        for reply in found:
+            masked = reply.content.config_records[RECORD_KEY_CONFIGS].get(SecAggKey.MASKED_PARAMETERS, [])
+            self.masked_bytes += sum(map(len, masked))
+        return found
+
+
+class SecureFederation(Federation):
+    """Rounds in which only the sum of the deltas is known."""
+    secure = True
+
+    def _sift(self, replies, instructions, server):
+        answered = {client: reply for client, reply in sorted(replies.items()) if isinstance(reply, Reply)}
+        failures = {client: reply for client, reply in replies.items() if isinstance(reply, Failure)}
+        for client, reply in answered.items():
+            try:
+                check_report(reply.report, self._expected_scores())
+                if reply.version != instructions[client].order.version:
+                    raise RefusedError(f'it answers version {reply.version}')
+            except RefusedError as error:
+                # Its delta cannot be taken out of the sum again: nobody's counts in this round.
+                self._fleet.total = None
+                return {}, [], failures | {other: Failure('refused', f'client {client}: {error}') for other in answered}
+        return {client: (reply, None) for client, reply in answered.items()}, [], failures
+
+    def _aggregate(self, server, deltas):
+        if not deltas or self._fleet.total is None:
+            return self.algorithm.no_delta(server)
+        return units.from_steps(self._fleet.total, server)
+
+    def _traffic(self, instructions, replies, deltas):
+        down = super()._traffic(instructions, replies, [])
+        return down | {'bytes_up': self._fleet.masked_bytes,
+                       'parameters_up': sum(value.size for value in self._fleet.total or []) * len(replies)}
+
+
+class _Round:
+    """As much of a Flower strategy as the workflow asks of it."""
+
+    def __init__(self, asked):
+        self._asked, self.results = asked, []
+
+    def configure_fit(self, number, parameters, client_manager):
+        return self._asked
+
+    def aggregate_fit(self, number, results, failures):
+        self.results = results
+        return None, {}
+
+
+def _fit(instruction):
+    record = fleet.pack_instruction(instruction)
+    arrays = [record[name].to_numpy_ndarrays()[0] for name in ('server', 'shrink')]
+    return FitIns(ndarrays_to_parameters(arrays), {'json': record['instruction']['json']})

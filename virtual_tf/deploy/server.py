@@ -1,0 +1,174 @@
+"""The server of a federation: the rounds of training.Simulation, with clients that are elsewhere."""
+import dataclasses
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from virtual_tf import encoding, training
+from virtual_tf.deploy import ledger, messages
+from virtual_tf.deploy.messages import Failure, Instruction
+from virtual_tf.deploy.protocol import version_of
+from virtual_tf.evaluation import Evaluator, Scores
+from virtual_tf.types import Training
+
+_KINDS = ('failed', 'late', 'refused')
+
+
+class Federation:
+    """Plays rounds over a fleet: `fleet.exchange({client: Instruction})` → {client: Reply or Failure}.
+
+    fleet.introductions has what each client said of its data. With `tests_server` the data set is here, as in a trial,
+    and S is measured on all of it; else the clients of a round measure the model that they were sent.
+    """
+    place = 'flower'
+    secure = False
+
+    def __init__(self, network, algorithm, dataset, settings, fleet, norm_bound, tests_server):
+        self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
+        self._fleet, self._norm_bound = fleet, norm_bound
+        self._splits = {'': dataset.test} | ({'val_': dataset.validation} if dataset.validation else {})
+        self._evaluators = {prefix: Evaluator(network, algorithm, split, settings)
+                            for prefix, split in self._splits.items()} if tests_server else {}
+        self._weights = dataset.prior_weights(settings.prior_weighting)
+        self._start = None
+
+    def start(self, folder):
+        """The state before the first round; `folder` is that of the clients' part of the checkpoints."""
+        self._start = ledger.next_start(folder.parent)
+        server = self.algorithm.init(self.settings.seed)
+        scores = {prefix: evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
+        if not scores:
+            scores = {f'{prefix}{model}': _unmeasured(split) for prefix, split in self._splits.items()
+                      for model in ('', 'server')}
+        return training.RunState(server, ledger.FolderLedger(folder), 0, scores)
+
+    def run(self, state):
+        """Rounds from the state's own to the last, changing it; yields a dict of metrics after each."""
+        while state.round < self.settings.rounds:
+            yield self.play_round(state)
+
+    def cohort_ids(self, number):
+        """Clients of a round, by its number; the simulator's."""
+        return training.select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
+
+    def play_round(self, state):
+        """One round of Algorithm 1, lines 5 to 11; whoever does not answer well is left out, and the metrics say so."""
+        started = time.perf_counter()
+        number = state.round + 1
+        version = version_of(self._start.generation, number)
+        instructions = self._instructions(state, number, version)
+        replies = self._fleet.exchange(instructions)
+        answered = time.perf_counter()
+        accepted, dropped, failures = self._sift(replies, instructions, state.server)
+        delta = self._aggregate(state.server, [delta for _, delta in accepted.values()])
+        state.server, shrink = self.algorithm.server_update(state.server, delta)
+        shrink_bytes = messages.encode_shrink(shrink)
+        state.clients.applied(list(accepted), version, shrink_bytes)
+        state.round = number
+        self._log(failures, dropped, number)
+        metrics = {'round': number, **self._of_clients({client: reply for client, (reply, _) in accepted.items()}),
+                   'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
+                   'dropped_clients': len(dropped),
+                   **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values())
+                      for kind in _KINDS},
+                   **self._traffic(instructions, [reply for reply, _ in accepted.values()],
+                                   [delta for _, delta in accepted.values()]),
+                   **self._evaluate(state, {client: reply for client, (reply, _) in accepted.items()})}
+        done = time.perf_counter()
+        return metrics | {'seconds': done - started, 'seconds_evaluation': done - answered}
+
+    def _instructions(self, state, number, version):
+        server = encoding.encode(state.server)
+        return {client: Instruction(
+                    self._start.run, number, state.clients.order(client, version), float(self._weights[client]),
+                    self.dataset.num_classes, dataclasses.asdict(self.settings), not self._evaluators,
+                    self.secure, server)
+                for client in map(int, self.cohort_ids(number))}
+
+    def _sift(self, replies, instructions, server):
+        """({client: (reply, delta)}, clients that dropped themselves, {client: Failure}), clients ascending."""
+        like = self.algorithm.no_delta(server)
+        accepted, dropped, failures = {}, [], {}
+        for client in sorted(instructions):
+            reply = replies[client]
+            if isinstance(reply, Failure):
+                failures[client] = reply
+            elif not reply.accepted:
+                dropped.append(client)
+            else:
+                try:
+                    messages.check_report(reply.report, self._expected_scores())
+                    delta = messages.read_delta(reply, instructions[client], self._fleet.introductions[client], like,
+                                                server, self._norm_bound)
+                except messages.RefusedError as error:
+                    failures[client] = Failure('refused', str(error))
+                else:
+                    accepted[client] = reply, delta
+        return accepted, dropped, failures
+
+    def _expected_scores(self):
+        models = ('mt',) if self._evaluators else ('mt', 'server')
+        return [f'{prefix}{model}' for prefix in self._splits for model in models]
+
+    def _aggregate(self, server, deltas):
+        if not deltas:
+            return self.algorithm.no_delta(server)
+        stacked = tf.nest.map_structure(lambda *leaves: tf.constant(np.stack(leaves)), *deltas)
+        return self.algorithm.aggregate(stacked, tf.ones(len(deltas), tf.bool))
+
+    def _of_clients(self, replies):
+        """The metrics that the simulator has of a cohort's training."""
+        reports = [reply.report for reply in replies.values()]
+        details = [name for name in (reports[0]['details'] if reports else ())
+                   if all(name in report['details'] for report in reports)]
+        columns = Training(*(np.array([report[name] for report in reports]) for name in ('loss', 'accuracy')),
+                           np.ones(len(reports), bool),
+                           {name: np.array([report['details'][name] for report in reports]) for name in details})
+        sizes = [self._fleet.introductions[client].sizes['train'][1] for client in replies]
+        return training.of_clients(columns, columns.accepted, sizes)
+
+    def _traffic(self, instructions, replies, deltas):
+        """Bytes of the states, deltas and r that have travelled; the frame around them is Flower's."""
+        return {'bytes_up': sum(len(reply.delta) for reply in replies),
+                'bytes_down': sum(len(instruction.server) + len(instruction.order.shrink or b'')
+                                  for instruction in instructions.values()),
+                'parameters_up': sum(int(np.count_nonzero(leaf)) for delta in deltas
+                                     for leaf in tf.nest.flatten(delta))}
+
+    def _evaluate(self, state, replies):
+        """S and MT as last measured; S here and now if the data is here."""
+        metrics = {}
+        for prefix in self._splits:
+            for client, reply in replies.items():
+                for model, scores in (('mt', state.mt[prefix]), ('server', state.mt.get(f'{prefix}server'))):
+                    if scores is not None:
+                        scores.loss[client], scores.hits[client] = reply.report['scores'][f'{prefix}{model}']
+            server = (self._evaluators[prefix].server(state.server) if self._evaluators
+                      else state.mt[f'{prefix}server'])
+            for name, scores in (('server', server), ('mt', state.mt[prefix])):
+                metrics |= {f'{prefix}{name}/{key}': value for key, value in _summary(scores).items()}
+        return metrics
+
+    def _log(self, failures, dropped, number):
+        for client, failure in failures.items():
+            logging.warning('round %d: client %d (%s) %s: %s', number, client, self.dataset.clients[client],
+                            failure.kind, failure.reason)
+        for client in dropped:
+            logging.warning('round %d: the training of client %d (%s) gave numbers that are not finite; it was dropped '
+                            'from the round and keeps its state (a smaller client_lr helps)', number, client,
+                            self.dataset.clients[client])
+
+
+def _unmeasured(split):
+    targets = split.targets()
+    return Scores(np.full(len(targets), np.nan), np.full(len(targets), np.nan), targets)
+
+
+def _summary(scores):
+    """Scores.summary of the clients that were measured, NaN as long as none was."""
+    measured = ~np.isnan(scores.loss)
+    if not measured.any():
+        return dict.fromkeys(('accuracy', 'cross_entropy', 'accuracy_std'), float('nan'))
+    return {key: float(value) for key, value in Scores(*(part[measured] for part in scores)).summary().items()}

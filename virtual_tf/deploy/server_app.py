@@ -1,0 +1,43 @@
+"""Flower's way into the server: the run configuration has every setting (options.py)."""
+import os
+import pathlib
+
+from absl import logging
+from flwr.serverapp import ServerApp
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    # Flower's own process imports this file too, to look for the app in it; TensorFlow can wait.
+    from virtual_tf.deploy import logs, options
+    logs.to_stderr()
+    play(grid, context, *options.parse(context.run_config))
+
+
+def play(grid, context, options, settings):
+    """Gathers the clients and plays the rounds; returns (summary, history)."""
+    import dataclasses
+
+    from virtual_tf import data, running
+    from virtual_tf.deploy import client_data
+    from virtual_tf.deploy.fleet import Fleet
+    from virtual_tf.deploy.server import Federation
+    running.check_names(settings)
+    arguments = grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout
+    fleet, kind = Fleet(*arguments), Federation
+    if options.secure:
+        from virtual_tf.deploy.secure import SecureFederation, SecureFleet
+        fleet, kind = SecureFleet(*arguments, run_context=context), SecureFederation
+    tests_server = options.evaluation == 'server'
+    dataset = data.load(options.data_dir, settings).part(range(options.clients)) if tests_server else None
+    fleet.gather()
+    if dataset is None:
+        dataset = client_data.elsewhere(settings.dataset, fleet.introductions.values())
+    logging.info('%d clients are there; %d rounds of %d of them', options.clients, settings.rounds,
+                 settings.clients_per_round)
+    return running.run(
+        settings, dataset, pathlib.Path(options.output_dir).expanduser(), progress=False, resume=options.resume,
+        make=lambda *parts: kind(*parts, fleet, options.norm_bound, tests_server))
