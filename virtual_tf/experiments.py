@@ -59,7 +59,8 @@ _IMAGE_RATES = (0.1, 0.2, 0.4)
 CASES = {
     'mnist': Case('mnist', 'mlp', 60, 'mnist', _IMAGE_RATES),
     'pmnist': Case('pmnist', 'mlp', 60, 'pmnist', _IMAGE_RATES),
-    'writers': Case('writers', 'mlp', 60, 'femnist', _IMAGE_RATES,
+    # Without 0.4, which the sweep liked best for FedProx: there one seed of three diverged in 60 rounds.
+    'writers': Case('writers', 'mlp', 60, 'femnist', (0.1, 0.2),
                     note='MNIST digits by NIST writer in the place of FEMNIST'),
     'har': Case('har', 'mlp', 30, 'har', (0.01, 0.02, 0.05), note='features recomputed, 6 activities, not 12'),
     'vsn': Case('vsn', 'mlp', 23, 'vsn', (0.02, 0.05, 0.1), note='a sample of 4.3 %, 61 examples a sensor'),
@@ -92,7 +93,7 @@ SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 CHOSEN = {
     'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.4, 'l2': 0.001},
               'virtual': {'client_lr': 0.4, 'damping': 0.4}},
-    'writers': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.4, 'l2': 0.001},
+    'writers': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.001},
                 'virtual': {'client_lr': 0.2, 'damping': 0.8}},
     'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
             'virtual': {'client_lr': 0.05, 'damping': 0.8}},
