@@ -74,8 +74,8 @@ def kl_weights(root):
     rows = []
     for weight in experiments.KL_WEIGHTS:
         if runs := figures.finished(root / experiments.kl_study(weight).name):
-            rows.append([f'{weight:g}', *(f'{last(runs, key):.{digits}f}' for key, digits in (
-                ('server/cross_entropy', 3), ('mt/cross_entropy', 3), (S, 2), (MT, 2)))])
+            rows.append([f'{weight:g}', *(f'{last(runs, key):{form}}' for key, form in (
+                ('server/cross_entropy', '.3g'), ('mt/cross_entropy', '.3g'), (S, '.2f'), (MT, '.2f')))])
     return ('β', 'S cross-entropy', 'MT cross-entropy', 'S', 'MT'), rows
 
 

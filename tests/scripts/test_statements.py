@@ -36,6 +36,6 @@ def test_each_statement_has_its_figures(tmp_path):
     text = statements.report(tmp_path)
     # S has its level in round 2, MT in round 5; 50 clients, 10 a round
     assert '| `writers` | VIRTUAL | 0.00 | 0.00 | 3.0 | 5.0 |' in text
-    assert '| 1e-05 | 0.200 | 0.300 | 80.00 | 70.00 |' in text
+    assert '| 1e-05 | 0.2 | 0.3 | 80.00 | 70.00 |' in text
     assert '| `writers` | -10.00 | MT above S | no |' in text
     assert '| `writers` | +5.00 | -20.00 | +5.00 | -20.00 | FedAvg |' in text
