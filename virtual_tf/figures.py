@@ -14,6 +14,7 @@ from virtual_tf.plots import plt
 from virtual_tf.types import VirtualTfError
 
 WINDOW = 20     # rounds of the moving average
+DIVERGED = 10.0     # cross-entropy above which a curve leaves the picture
 BINS = 8        # groups of equally many clients in a trend
 CROSS_ENTROPY = (('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_entropy', 'MT cross-entropy', 1.0),
                  ('train/loss', 'training loss', 1.0))
@@ -113,8 +114,9 @@ def kl_study(runs, title):
     for axis, (key, label, _) in zip(axes, CROSS_ENTROPY):
         for weight, of_seeds in sorted(runs.items()):
             rounds, mean, *_ = over_seeds(of_seeds, key)
-            axis.plot(rounds, mean, color=shades.to_rgba(weight), linewidth=0.6, alpha=0.6)
-            axis.plot(rounds, moving_average(mean), color=shades.to_rgba(weight), linewidth=2.0)
+            for values, look in ((mean, {'linewidth': 0.6, 'alpha': 0.6}), (moving_average(mean), {'linewidth': 2.0})):
+                shown = np.where(values > DIVERGED, np.nan, values)
+                axis.plot(rounds, shown, color=shades.to_rgba(weight), **look)
         axis.set(xlabel='round', ylabel=label)
         _log_scale(axis)
     bar = figure.colorbar(shades, ax=axes, label='KL weight β', ticks=sorted(runs))
