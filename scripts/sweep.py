@@ -124,20 +124,17 @@ def play(jobs, values, root):
     if not todo:
         return
     table = LiveTable(costs, root)
-    try:
-        if values.engine == 'ray':
-            errors = sweeps.run_ray(todo, place, values.ray_address, table.show, values.processes)
-        else:
-            errors = sweeps.run_local(todo, place, values.processes, table.show)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt('the same command continues') from None
+    if values.engine == 'ray':
+        errors = sweeps.run_ray(todo, place, values.ray_address, table.show, values.processes)
+    else:
+        errors = sweeps.run_local(todo, place, values.processes, table.show)
     if errors:
         raise RunError(f'{len(errors)} of {len(todo)} runs failed: ' + '; '.join(
             f'{job.name}: {error}' for job, error in list(errors.items())[:3]))
 
 
 def _costs(jobs, data_dir):
-    """Estimated seconds of each job that are left; data is loaded once for what has the same."""
+    """Estimated seconds of each job; data is loaded once for what has the same."""
     datasets = {}
     for job in jobs:
         settings = job.settings

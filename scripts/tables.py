@@ -154,7 +154,7 @@ def table_of_pruning(values, root):
     return table3.results(rows, seeds, root), seeds, jobs[0].settings
 
 
-def write(values, folder, table, header, rows, notes):
+def write(folder, table, header, rows, notes):
     """The table in Markdown and LaTeX; returns the Markdown."""
     text = tables.markdown(header, rows) + ''.join(f'\n{note}' for note in notes) + '\n'
     write_text(folder / f'table{table}.md', text)
@@ -173,7 +173,7 @@ def main(_):
     folder = pathlib.Path(values.results_dir).expanduser()
     files.check_writable(folder, 'results_dir')
     if table == 1:
-        text = write(values, folder, table, *table_of_data(values))
+        text = write(folder, table, *table_of_data(values))
     elif table == 3:
         numbers, seeds, settings = table_of_pruning(values, root)
         write_text(folder / 'table3.tex', tables.latex(*table3.accuracies(numbers)))
@@ -184,7 +184,7 @@ def main(_):
             row._asdict() | {'paper': row.published()} | values for row, values in numbers.items()]})
     else:
         header, rows, notes, summaries = table_of_runs(table, values, root)
-        text = write(values, folder, table, header, rows, notes)
+        text = write(folder, table, header, rows, notes)
         running.write_json(folder / f'table{table}.json', summaries)
     print(f'{text}\nwritten: {folder / f"table{table}.md"} and .tex')
 
