@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # A federation on this machine: a SuperLink, N SuperNodes and a run, over loopback. Stops all that it started.
-#   scripts/deploy_local.sh [-n CLIENTS] [-o FOLDER] [-s] [KEY=VALUE ...]
+#   scripts/deploy_local.sh [-n CLIENTS] [-o FOLDER] [-s] [-w] [KEY=VALUE ...]
 #     -n  number of SuperNodes, each with its part of the data set (4)
 #     -o  folder of the run; its clients' folders and the processes' logs go beside it (runs/flower)
 #     -s  TLS, and SuperNodes that prove who they are, with keys made for this run
+#     -w  count the bytes between SuperNodes and SuperLink, in FOLDER/logs/wire.json
 #   KEY=VALUE is any setting or option of the run: rounds=5 method=fedavg dataset=synthetic
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-clients=4 output=runs/flower secured=
-while getopts n:o:s option; do
+clients=4 output=runs/flower secured= counted=
+while getopts n:o:sw option; do
     case $option in
         n) clients=$OPTARG ;;
         o) output=$OPTARG ;;
         s) secured=yes ;;
-        *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        w) counted=yes ;;
+        *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
@@ -56,7 +58,7 @@ for one in sockets:
 print(*(one.getsockname()[1] for one in sockets))
 PYTHON
 }
-read -ra ports <<< "$(free_ports $((clients + 1)))"
+read -ra ports <<< "$(free_ports $((clients + 2)))"
 
 link=(--insecure) node=(--insecure) connection='insecure = true'
 if [ -n "$secured" ]; then
@@ -91,13 +93,18 @@ for _ in range(300):
 else:
     sys.exit('error: the SuperLink did not start; see logs/superlink.log')
 PYTHON
+door=127.0.0.1:${ports[0]}
+if [ -n "$counted" ]; then
+    door=127.0.0.1:${ports[$((clients + 1))]}
+    start count_bytes python -m scripts.count_bytes "$door" "127.0.0.1:${ports[0]}" "$logs/wire.json"
+fi
 for ((i = 0; i < clients; i++)); do
     own=()
     if [ -n "$secured" ]; then
         flwr supernode register "$keys/client-$i.pub" local > "$logs/register-$i.log" 2>&1
         own=(--auth-supernode-private-key "$keys/client-$i.key")
     fi
-    start "supernode-$i" flower-supernode "${node[@]}" "${own[@]}" --superlink "127.0.0.1:${ports[0]}" \
+    start "supernode-$i" flower-supernode "${node[@]}" "${own[@]}" --superlink "$door" \
         --host 127.0.0.1 --port "${ports[$((i + 1))]}" \
         --node-config "partition-id=$i state-dir=\"$output/clients/$i\""
 done

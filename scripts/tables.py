@@ -3,8 +3,10 @@
     python -m scripts.tables --table=2 --data_dir=DATA          # what is there; names the commands for what is missing
     python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
 
-Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summaries of every seed.
+Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summaries of every seed. A summary that is in
+there already stands for a run of the same settings whose folder is gone.
 """
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -43,22 +45,37 @@ def groups_of(table, values):
     return {key: found[key] for key in order if key in found}
 
 
-def collect(groups, root):
-    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished."""
+def collect(groups, root, kept):
+    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished, or kept of earlier."""
     records, missing = {}, {}
-    for key, jobs in groups.items():
+    for (case, column), jobs in groups.items():
         for seed, job in jobs.items():
+            record = kept.get(f'{case}/{column}', {}).get(str(seed))
             if sweeps.finished(job, root):
-                summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
-                records.setdefault(key, {})[seed] = {
-                    **{protocol: summary[protocol] for protocol in ('max', 'final', 'last_5')},
-                    'rounds': summary['rounds'], 'seconds': summary['seconds'],
-                    'settings': {name: value for name, value in config['settings'].items()
-                                 if value != getattr(Settings, name)},
-                    'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
+                record = record_of(job, root)
+            elif record and not same(job.settings, record['settings']):
+                record = None
+            if record:
+                records.setdefault((case, column), {})[seed] = record
             else:
-                missing.setdefault(key, []).append(seed)
+                missing.setdefault((case, column), []).append(seed)
     return records, missing
+
+
+def record_of(job, root):
+    """What is kept of a finished run."""
+    summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
+    return {**{protocol: summary[protocol] for protocol in ('max', 'final', 'last_5')},
+            'rounds': summary['rounds'], 'seconds': summary['seconds'],
+            'settings': {name: value for name, value in config['settings'].items()
+                         if value != getattr(Settings, name)},
+            'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
+
+
+def same(settings, changed):
+    """Whether a run with these values, and defaults for all others, is the one that is asked for."""
+    stored = dataclasses.asdict(Settings()) | changed
+    return not settings.differences(stored) and settings.rounds == stored['rounds']
 
 
 def rows_of(table, records):
@@ -93,12 +110,12 @@ def swept(records):
             for column, chosen in experiments.CHOSEN.get(case, {}).items()]
 
 
-def table_of_runs(table, values, root):
-    """(header, rows, Markdown around them, summaries) of Table 2 or 4."""
+def table_of_runs(table, values, root, kept):
+    """(header, rows, Markdown around them, summaries) of Table 2 or 4; `kept` are summaries of before."""
     groups = groups_of(table, values)
     if values.run:
         sweep.play([job for jobs in groups.values() for job in jobs.values()], values, root)
-    records, missing = collect(groups, root)
+    records, missing = collect(groups, root, kept)
     if not records:
         raise VirtualTfError(f'{root} has no run of table {table}; --run makes them all, '
                              f'{command(studies_of(table), values)} a part')
@@ -183,9 +200,11 @@ def main(_):
         running.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
             row._asdict() | {'paper': row.published()} | values for row, values in numbers.items()]})
     else:
-        header, rows, notes, summaries = table_of_runs(table, values, root)
+        path = folder / f'table{table}.json'
+        header, rows, notes, summaries = table_of_runs(
+            table, values, root, sweeps.read_json(path) if path.exists() else {})
         text = write(folder, table, header, rows, notes)
-        running.write_json(folder / f'table{table}.json', summaries)
+        running.write_json(path, summaries)
     print(f'{text}\nwritten: {folder / f"table{table}.md"} and .tex')
 
 

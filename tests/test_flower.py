@@ -111,6 +111,45 @@ def test_three_rounds_on_the_simulation_engine_equal_the_simulator(local, method
         check_product(local.folder, config)
 
 
+def write_npz(path, part):
+    examples = [part.train.client(0), part.test.client(0)]
+    x, y = (np.concatenate(arrays) for arrays in zip(*examples))
+    test = np.arange(len(y)) >= len(examples[0][1])
+    np.savez(path, x=x, y=y, client=np.full(len(y), 'mine'), test=test, num_classes=part.num_classes)
+    return f'npz:{path}'
+
+
+def write_leaf(path, part):
+    for name, split in (('train', part.train), ('test', part.test)):
+        x, y = split.client(0)
+        (path / name).mkdir(parents=True)
+        (path / name / 'mine.json').write_text(json.dumps({
+            'users': ['mine'], 'num_samples': [len(y)],
+            'user_data': {'mine': {'x': x.tolist(), 'y': y.tolist()}}}))
+    return f'leaf:{path}'
+
+
+@pytest.mark.slow
+def test_clients_with_files_of_their_own(local, tmp_path):
+    """The server has no data at all: the posterior is that of a simulation that has all of it."""
+    config = TINY | {'clients': 2, 'evaluation': 'clients', 'private': 'residual'}
+    _, settings = parse(config)
+    whole = data.load('', settings)
+    sources = [write_npz(tmp_path / 'mine.npz', whole.part([0])), write_leaf(tmp_path / 'mine', whole.part([1]))]
+    local.superlink()
+    for i, source in enumerate(sources):
+        local.supernode(i, data=source)
+    local.finish(local.run(**config), 600)
+    state, simulated = simulate(config)
+    for a, b in zip(tf.nest.flatten(state.server), final_server(local.folder)):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-4 * np.abs(a).max())
+    # A round's clients test what they were sent: the posterior of the round before.
+    _, second = history(local.folder)
+    assert second['server/accuracy'] == pytest.approx(simulated[0]['server/accuracy'])
+    assert second['mt/accuracy'] == pytest.approx(simulated[1]['mt/accuracy'])
+    check_product(local.folder, config)
+
+
 @pytest.mark.slow
 def test_a_supernode_without_a_known_key_is_refused(local):
     """Client 0 has a registered key, client 1 another; over TLS."""

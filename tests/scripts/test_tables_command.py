@@ -31,13 +31,13 @@ def groups(tmp_path):
 
 
 def test_what_is_finished_and_what_is_missing(groups, tmp_path):
-    records, missing = tables.collect(groups, tmp_path)
+    records, missing = tables.collect(groups, tmp_path, {})
     assert list(records['mnist', 'virtual']) == [0, 1] and ('mnist', 'fedavg') not in records
     assert missing == {('mnist', 'virtual'): [2], ('mnist', 'fedavg'): [0]}
 
 
 def test_a_row_has_ours_the_paper_s_and_the_difference(groups, tmp_path):
-    row, = tables.rows_of(2, tables.collect(groups, tmp_path)[0])
+    row, = tables.rows_of(2, tables.collect(groups, tmp_path, {})[0])
     names = ('data', 'rounds', 'method', 'S', 'paper S', 'S difference', 'MT', 'paper MT', 'MT difference')
     line = dict(zip(names, row))
     # S: mean of 97 and 98, Student's t of one degree of freedom 12.706, half the difference 0.5
@@ -48,9 +48,24 @@ def test_a_row_has_ours_the_paper_s_and_the_difference(groups, tmp_path):
 def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, 'groups_of', lambda table, values: groups)
     values = types.SimpleNamespace(run=False, data_dir='DATA', output_dir='runs')
-    _, _, notes, summaries = tables.table_of_runs(2, values, tmp_path)
+    _, _, notes, summaries = tables.table_of_runs(2, values, tmp_path, {})
     assert ('- missing on `mnist`: VIRTUAL (seeds 2); FedAvg (seeds 0): `python -m scripts.sweep '
             '--study=table2/mnist/virtual,table2/mnist/fedavg --data_dir=DATA --output_dir=runs`') in notes
     assert any('made up' in note for note in notes) and list(summaries) == ['mnist/virtual']
     with pytest.raises(VirtualTfError, match='--run makes them'):
-        tables.table_of_runs(2, values, tmp_path / 'empty')
+        tables.table_of_runs(2, values, tmp_path / 'empty', {})
+
+
+def test_a_summary_stands_for_a_run_whose_folder_is_gone_if_it_had_the_same_settings(groups, tmp_path):
+    _, _, job = groups['mnist', 'virtual'].values()
+    written = tables.record_of(write_run(tmp_path / 'elsewhere', experiments.table2('mnist', 'virtual'), 2, 0.5, 0.4),
+                               tmp_path / 'elsewhere')
+    kept = {'mnist/virtual': {'2': written, '0': written}}
+    records, missing = tables.collect(groups, tmp_path, kept)
+    assert records['mnist', 'virtual'][2] == written and ('mnist', 'virtual') not in missing
+    assert records['mnist', 'virtual'][0]['max'][tables.S] == 0.97     # a folder comes first
+    written['settings']['client_lr'] *= 2
+    assert 2 not in tables.collect(groups, tmp_path, kept)[0]['mnist', 'virtual']
+    written['settings']['client_lr'] /= 2
+    written['settings']['rounds'] = job.settings.rounds + 1
+    assert 2 not in tables.collect(groups, tmp_path, kept)[0]['mnist', 'virtual']

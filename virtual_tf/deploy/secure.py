@@ -97,6 +97,9 @@ class SecureFederation(Federation):
                 return {}, [], failures | {other: Failure('refused', f'client {client}: {error}') for other in answered}
         return {client: (reply, None) for client, reply in answered.items()}, [], failures
 
+    def _largest(self, deltas, server):
+        return {}     # no single delta is seen
+
     def _aggregate(self, server, deltas):
         if not deltas or self._fleet.total is None:
             return self.algorithm.no_delta(server)

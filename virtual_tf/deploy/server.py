@@ -62,6 +62,7 @@ class Federation:
         replies = self._fleet.exchange(instructions)
         answered = time.perf_counter()
         accepted, dropped, failures = self._sift(replies, instructions, state.server)
+        largest = self._largest([delta for _, delta in accepted.values()], state.server)
         delta = self._aggregate(state.server, [delta for _, delta in accepted.values()])
         state.server, shrink = self.algorithm.server_update(state.server, delta)
         shrink_bytes = messages.encode_shrink(shrink)
@@ -70,7 +71,7 @@ class Federation:
         self._log(failures, dropped, number)
         metrics = {'round': number, **self._of_clients({client: reply for client, (reply, _) in accepted.items()}),
                    'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
-                   'dropped_clients': len(dropped),
+                   'dropped_clients': len(dropped), **largest,
                    **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values())
                       for kind in _KINDS},
                    **self._traffic(instructions, [reply for reply, _ in accepted.values()],
@@ -107,6 +108,10 @@ class Federation:
                 else:
                     accepted[client] = reply, delta
         return accepted, dropped, failures
+
+    def _largest(self, deltas, server):
+        """What norm_bound is held against: to choose it by."""
+        return {'largest_delta': max((messages.relative_norm(delta, server) for delta in deltas), default=0.0)}
 
     def _expected_scores(self):
         models = ('mt',) if self._evaluators else ('mt', 'server')
