@@ -8,16 +8,18 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 from virtual_tf import encoding
-from virtual_tf.deploy import client_app, fleet
+from virtual_tf.deploy import client_app, fleet, secure
 from virtual_tf.deploy.client import Client
+from virtual_tf.deploy.masks import mask_when_asked
 
-app = ClientApp()
+app = ClientApp(mods=[mask_when_asked])
 app.query()(client_app.introduce)
 
 
 @app.train()
 def train(message, context):
-    instruction = fleet.unpack_instruction(message.content)
+    channel = fleet if 'instruction' in message.content else secure
+    instruction = channel.unpack_instruction(message.content)
     fault = context.node_config.get('fault', '')
     if instruction.number != context.node_config.get('fault-round', 0):
         fault = ''
@@ -26,6 +28,8 @@ def train(message, context):
     if fault == 'slow':
         time.sleep(context.node_config['seconds'])
     answer = client_app.train(message, context)
+    if fault not in ('nan', 'shape'):
+        return answer
     reply = fleet.unpack_reply(answer.content)
     if fault == 'nan':
         reply = reply._replace(delta=with_nan(reply.delta))

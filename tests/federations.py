@@ -48,21 +48,21 @@ def assert_metrics_close(first, second, skip=('bytes_down',)):
             np.testing.assert_allclose(a[key], b[key], rtol=1e-4, atol=1e-6, err_msg=key)
 
 
-def assert_posterior_is_product(settings, dataset, server_folder, clients_folder, tolerance=2e-5):
+def assert_posterior_is_product(settings, dataset, server_folder, clients_folder, tolerance=2e-5, tests_server=True):
     """Reads the newest checkpoint and every client's folder, in a copy: posterior = Π factors."""
     with tempfile.TemporaryDirectory() as copy:
         copy = pathlib.Path(copy)
         shutil.copytree(server_folder / 'checkpoints', copy / 'checkpoints')
         shutil.copytree(clients_folder, copy / 'clients')
-        assert_product(*factors(settings, dataset, copy / 'checkpoints', copy / 'clients'), tolerance)
+        assert_product(*factors(settings, dataset, copy / 'checkpoints', copy / 'clients', tests_server), tolerance)
 
 
-def factors(settings, dataset, checkpoints, clients_folder):
+def factors(settings, dataset, checkpoints, clients_folder, tests_server=True):
     """(posterior, factors of all clients as each has them once it is told of all that the server has applied)."""
     told = {}
     fleet = LocalFleet(dataset, clients_folder,
                        lambda client, instruction, answer: told.setdefault(client, instruction) and Failure('late', ''))
-    federation = running.build(settings, dataset, lambda *parts: Federation(*parts, fleet, 1e6, True))
+    federation = running.build(settings, dataset, lambda *parts: Federation(*parts, fleet, 1e6, tests_server))
     federation.cohort_ids = lambda number: np.arange(len(dataset.clients))
     points = checkpoint.Checkpoints(checkpoints)
     found = points.newest()

@@ -48,7 +48,7 @@ def assert_equals_simulator(folder, config):
 def check_product(folder, config):
     _, settings = parse(config)
     assert_posterior_is_product(settings, data.load('', settings).part(range(config['clients'])), folder / 'server',
-                                folder / 'clients')
+                                folder / 'clients', tests_server=config.get('evaluation') != 'clients')
 
 
 def test_the_app_lists_every_setting_and_option():
@@ -183,13 +183,42 @@ def test_secure_aggregation_gives_the_simulators_numbers_to_its_steps(local):
     check_product(local.folder, config)
 
 
+def faulty_app(folder):
+    folder.mkdir()
+    (folder / 'pyproject.toml').write_text((APP / 'pyproject.toml').read_text().replace(
+        'virtual_tf.deploy.client_app:app', 'faulty_client:app'))
+    return folder
+
+
+def kill_while_it_trains(local, run, supernode, marker):
+    while not marker.exists():
+        assert run.poll() is None, local.log('run')
+        time.sleep(0.2)
+    local.kill(supernode)
+
+
+@pytest.mark.slow
+def test_secure_aggregation_without_a_client_that_is_killed_while_it_trains(local, tmp_path):
+    """Of the others the masks come off all the same, and it takes part again."""
+    config = TINY | {'clients': 4, 'synthetic_clients': 4, 'rounds': 4, 'private': 'residual', 'round_timeout': 90,
+                     'secure': True}
+    marker = tmp_path / 'training'
+    local.superlink()
+    killed = local.supernode(0, fault='pause', fault_round=2, marker=marker)
+    for i in range(1, 4):
+        local.supernode(i)
+    run = local.run(faulty_app(tmp_path / 'app'), **config)
+    kill_while_it_trains(local, run, killed, marker)
+    local.supernode(0)
+    local.finish(run, 1800)
+    lost = [row['failed_clients'] + row['late_clients'] for row in history(tmp_path)]
+    assert len(lost) == 4 and lost[0] == 0 and lost[1] == 1 and lost[3] == 0
+    check_product(tmp_path, config)
+
+
 @pytest.mark.slow
 def test_faults_of_four_clients(local, tmp_path):
     """One is killed while it trains and comes back, one sends NaN, one a wrong shape, one is late."""
-    app = tmp_path / 'app'
-    app.mkdir()
-    (app / 'pyproject.toml').write_text((APP / 'pyproject.toml').read_text().replace(
-        'virtual_tf.deploy.client_app:app', 'faulty_client:app'))
     config = TINY | {'clients': 4, 'synthetic_clients': 4, 'rounds': 5, 'private': 'residual', 'round_timeout': 120}
     marker = tmp_path / 'training'
     local.superlink()
@@ -197,11 +226,8 @@ def test_faults_of_four_clients(local, tmp_path):
     local.supernode(1, fault='nan', fault_round=2)
     local.supernode(2, fault='shape', fault_round=3)
     local.supernode(3, fault='slow', fault_round=4, seconds=150)
-    run = local.run(app, **config)
-    while not marker.exists():
-        assert run.poll() is None, local.log('run')
-        time.sleep(0.2)
-    local.kill(killed)
+    run = local.run(faulty_app(tmp_path / 'app'), **config)
+    kill_while_it_trains(local, run, killed, marker)
     local.supernode(0, fault='pause', fault_round=2, marker=marker)
     local.finish(run, 1800)
     rows = history(tmp_path)

@@ -9,11 +9,13 @@ Flower starts a process for every message. What is heavy is imported when a mess
 import json
 import os
 import pathlib
+import platform
 import time
 
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
+from virtual_tf.deploy import compiled
 from virtual_tf.deploy.masks import mask_when_asked
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -32,6 +34,11 @@ def introduce(message, context):
 @app.train()
 def train(message, context):
     started = time.perf_counter()
+    with compiled.kept(state_folder(context) / 'compiled' / platform.node()):     # code for this processor
+        return _train(message, context, started)
+
+
+def _train(message, context, started):
     from virtual_tf.deploy import fleet, logs, secure
     from virtual_tf.deploy.client import Client
     from virtual_tf.settings import Settings
