@@ -82,10 +82,9 @@ LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
 # The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
 PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
               'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
-# Ours: three or four rates by three values of what else a method has (FedAvg: four), in runs of 15 rounds; β has a
-# study of its own.
-SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-4, 1e-3, 1e-2)),
-               'virtual': ('damping', (0.25, 0.5, 1.0))}
+# Ours: three or four rates by four values of what else a method has, in runs of 15 rounds; β has a study of its own.
+SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
+               'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the sweeps have chosen, by case and column; what is not here is a default.
