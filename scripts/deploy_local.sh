@@ -37,7 +37,8 @@ ours() {
 }
 signal_ours() { local pid; for pid in $(ours); do kill "-$1" "$pid" 2>/dev/null || true; done; }
 stop_all() {
-    trap - EXIT INT TERM
+    trap - EXIT
+    trap '' INT TERM     # a second Ctrl-C would leave processes behind
     signal_ours TERM
     for _ in {1..50}; do [ -z "$(ours)" ] && return; sleep 0.1; done
     while [ -n "$(ours)" ]; do signal_ours KILL; sleep 0.1; done
@@ -109,12 +110,20 @@ for ((i = 0; i < clients; i++)); do
         --node-config "partition-id=$i state-dir=\"$output/clients/$i\""
 done
 settings="clients=$clients output_dir=\"$output\""
+[ -z "$secured" ] || settings+=" pinned=true"
 for pair in "$@"; do
     value=${pair#*=}
     [[ $value =~ ^(-?[0-9.]+([eE]-?[0-9]+)?|true|false)$ ]] || value="\"$value\""
     settings+=" ${pair%%=*}=$value"
 done
+# Flower does not tell how a run ended: its summary does, so one of before must not stand for it.
+[ ! -f "$output/summary.json" ] || mv "$output/summary.json" "$output/summary.before.json"
 VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 | tee "$logs/run.log" || true
 kill -0 "$superlink" 2>/dev/null || { echo 'error: the SuperLink has ended; see logs/superlink.log' >&2; exit 1; }
-[ -f "$output/summary.json" ] || { echo "error: the run has not finished; see $logs" >&2; exit 1; }
+if [ ! -f "$output/summary.json" ]; then
+    [ ! -f "$output/summary.before.json" ] || mv "$output/summary.before.json" "$output/summary.json"
+    echo "error: the run has not finished; see $logs" >&2
+    exit 1
+fi
+rm -f "$output/summary.before.json"
 echo "results: $output"

@@ -15,16 +15,21 @@ names=
 for host in 127.0.0.1 localhost "$@"; do
     [[ $host =~ ^[0-9.]+$|: ]] && names+=",IP:$host" || names+=",DNS:$host"
 done
-if [ ! -f "$folder/ca.key" ]; then
-    openssl req -x509 -newkey rsa:4096 -noenc -days 365 -subj '/CN=virtual-tf authority' \
-        -addext 'keyUsage=critical,keyCertSign,cRLSign' -keyout "$folder/ca.key" -out "$folder/ca.crt" 2>/dev/null
+quietly() { local said; said=$("$@" 2>&1) || { echo "$said" >&2; echo "error: $1 failed" >&2; exit 1; }; }
+if [ ! -f "$folder/ca.crt" ]; then
+    quietly openssl req -x509 -newkey rsa:4096 -nodes -days 365 -subj '/CN=virtual-tf authority' \
+        -addext 'keyUsage=critical,keyCertSign,cRLSign' -keyout "$folder/ca.key" -out "$folder/ca.crt"
 fi
-if [ ! -f "$folder/server.key" ]; then
-    openssl req -new -newkey rsa:4096 -noenc -subj '/CN=virtual-tf superlink' \
-        -keyout "$folder/server.key" -out "$folder/server.csr" 2>/dev/null
-    openssl x509 -req -in "$folder/server.csr" -CA "$folder/ca.crt" -CAkey "$folder/ca.key" -CAcreateserial -days 365 \
-        -extfile <(echo "subjectAltName=${names#,}") -out "$folder/server.pem" 2>/dev/null
+if [ ! -f "$folder/server.pem" ]; then
+    quietly openssl req -new -newkey rsa:4096 -nodes -subj '/CN=virtual-tf superlink' \
+        -keyout "$folder/server.key" -out "$folder/server.csr"
+    echo "subjectAltName=${names#,}" > "$folder/server.names"
+    quietly openssl x509 -req -in "$folder/server.csr" -CA "$folder/ca.crt" -CAkey "$folder/ca.key" -CAcreateserial \
+        -days 365 -extfile "$folder/server.names" -out "$folder/server.pem"
     rm "$folder/server.csr"
+elif [ "$(cat "$folder/server.names" 2>/dev/null)" != "subjectAltName=${names#,}" ]; then
+    echo "error: $folder/server.pem is for other hosts; remove it to make it anew for ${names#,}" >&2
+    exit 2
 fi
 for ((i = 0; i < clients; i++)); do
     if [ ! -f "$folder/client-$i.key" ]; then

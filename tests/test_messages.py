@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +79,8 @@ def test_fedavg_counts_the_examples_that_the_client_has():
 
 @pytest.mark.parametrize('change', [{'loss': float('nan')}, {'loss': None}, {'details': {'kl': 'many'}},
                                     {'scores': {}}, {'details': [1]}, {'scores': {'mt': 3}},
-                                    {'scores': {'mt': (float('inf'), 1.0)}}])
+                                    {'scores': {'mt': (float('inf'), 1.0)}}, {'loss': 10 ** 400},
+                                    {'details': {str(i): 1 for i in range(51)}}, {'details': {65 * 'x': 1}}])
 def test_a_report_that_would_spoil_the_metrics_is_refused(change):
     messages.check_report(REPORT, ['mt'])
     with pytest.raises(RefusedError):
@@ -118,7 +119,7 @@ class Received:
 @given(st.text(max_size=20) | JSON.map(json.dumps), st.binary(max_size=20))
 def test_a_malformed_reply_is_a_failure_and_no_error(text, delta):
     record = RecordDict({'reply': ConfigRecord({'json': text}), 'delta': ArrayRecord([np.frombuffer(delta, np.uint8)])})
-    outcome = fleet._read(Received(record), fleet.unpack_reply)
+    outcome = fleet.read(Received(record), fleet.unpack_reply)
     assert isinstance(outcome, Failure | Reply)
 
 
@@ -126,5 +127,26 @@ def test_a_malformed_reply_is_a_failure_and_no_error(text, delta):
 def test_bytes_are_bytes(array):
     record = RecordDict({'reply': ConfigRecord({'json': json.dumps(REPLY._replace(delta=None)._asdict())}),
                          'delta': ArrayRecord([array])})
-    assert fleet._read(Received(record), fleet.unpack_reply).kind == 'refused'
-    assert fleet._read(Received(RecordDict()), fleet.unpack_reply).kind == 'refused'
+    assert fleet.read(Received(record), fleet.unpack_reply).kind == 'refused'
+    assert fleet.read(Received(RecordDict()), fleet.unpack_reply).kind == 'refused'
+
+
+@pytest.mark.parametrize('text', [100_000 * '[', '{"client": ' + 5000 * '9' + '}', '\x00'])
+@pytest.mark.parametrize('data', [b'', b'PK\x03\x04', b"\x93NUMPY\x01\x00v\x00{'descr': '|u1', 'fortran_order': False, "
+                                  b"'shape': (1000000000000000,), }" + 60 * b' ' + b'\n'])
+def test_no_bytes_stop_the_server(text, data):
+    array = Array(dtype='uint8', shape=(1,), stype='numpy.ndarray', data=data)
+    for unpack in (fleet.unpack_reply, fleet.unpack_introduction):
+        for described in (text, json.dumps(REPLY._replace(delta=None)._asdict())):
+            record = RecordDict({name: ConfigRecord({'json': described}) for name in ('reply', 'introduction')}
+                                | {'delta': ArrayRecord({'0': array})})
+            assert fleet.read(Received(record), unpack).kind == 'refused'
+
+
+@pytest.mark.parametrize('change', [
+    {'client': '0'}, {'client': -1}, {'client': True}, {'sizes': {'test': (1, 1)}}, {'num_classes': 10 ** 9},
+    {'sizes': {'train': (10 ** 11, 5), 'test': (1, 1)}}, {'sizes': {'train': (5, 0), 'test': (1, 1)}},
+    {'sizes': {'train': (5,), 'test': (1, 1)}}, {'input_shape': [0]}, {'input_type': 'O'}, {'name': 300 * 'x'}])
+def test_an_introduction_that_the_server_would_trip_over_is_refused(change):
+    record = fleet.pack_introduction(INTRODUCTION._replace(**change))
+    assert fleet.read(Received(record), fleet.unpack_introduction).kind == 'refused'

@@ -49,15 +49,15 @@ def sync(path):
 
 
 @contextlib.contextmanager
-def locked(folder):
+def locked(folder, kind='output folder', remedy='choose another output_dir'):
     """Holds the folder for this process; the lock goes with the process, however that ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise VirtualTfError(f'output folder {folder} is in use by another run; wait until that has ended, or '
-                                 'choose another output_dir') from None
+            raise VirtualTfError(f'{kind} {folder} is in use by another run; wait until that has ended, or '
+                                 f'{remedy}') from None
         except OSError as error:
             # Some network file systems have no locks; a run there is as safe as its user is careful.
             logging.warning('%s cannot be locked (%s): do not start a second run there', folder, error.strerror)

@@ -1,5 +1,6 @@
 """A client of a federation: it agrees with the server, trains, tests and keeps what only it may have."""
 import dataclasses
+import re
 import time
 
 import numpy as np
@@ -20,6 +21,8 @@ class Client:
     """One client with its data and its folder, for the length of one message."""
 
     def __init__(self, number, dataset, folder, instruction):
+        if not re.fullmatch('[0-9a-f]{32}', instruction.run):     # a folder's name, and no way out of it
+            raise VirtualTfError(f'the server calls its run {instruction.run!r:.50}, which is no name of a run')
         self.number, self.folder = number, folder / instruction.run
         # The classes of all clients, of which this one may not have seen the last.
         self.dataset = dataset = dataclasses.replace(dataset, num_classes=instruction.num_classes)
@@ -32,7 +35,7 @@ class Client:
         """The Reply to the instruction; the same one if it was given before."""
         order = self.instruction.order
         self.folder.mkdir(parents=True, exist_ok=True)
-        with files.locked(self.folder):
+        with files.locked(self.folder, f'client {self.number}\'s folder', 'give each SuperNode a state-dir of its own'):
             shelf = FolderShelf(self.folder, self._start)
             server = encoding.decode(self.instruction.server, self._initial)
             cohort = self.dataset.cohort(_ALL, self.instruction.number, self.settings, [self.number], self._weight())

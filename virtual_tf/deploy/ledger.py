@@ -2,6 +2,7 @@
 
     checkpoints/clients/<client>.<head>     as the simulator has <client>.<version>
     checkpoints/federation                  id of the run, and how often its server was started
+    checkpoints/introductions               what each client said of its data
 """
 import time
 import uuid
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from virtual_tf import files
+from virtual_tf.deploy.messages import Introduction
 from virtual_tf.deploy.protocol import START, Ledger
 from virtual_tf.types import VirtualTfError
 
@@ -30,6 +32,21 @@ def next_start(folder):
     with files.replacing(path) as file:
         files.write_record(file, start._asdict(), [])
     return start
+
+
+def remember(folder, introductions):
+    """Keeps {client: Introduction}, so that a run can go on while some of them are away."""
+    said = [list(introductions[client]) for client in sorted(introductions)]
+    with files.replacing(folder / 'introductions') as file:
+        files.write_record(file, {'introductions': said}, [])
+
+
+def recall(folder):
+    """What `remember` has kept in a folder of checkpoints; {} if there is nothing."""
+    path = folder / 'introductions'
+    found = files.read_record(path)[0]['introductions'] if path.exists() else []
+    found = [Introduction(*fields) for fields in found]
+    return {one.client: one._replace(sizes={name: tuple(pair) for name, pair in one.sizes.items()}) for one in found}
 
 
 class FolderLedger(Ledger):

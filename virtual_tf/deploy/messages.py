@@ -14,6 +14,9 @@ from virtual_tf import encoding
 from virtual_tf.deploy.protocol import Order
 from virtual_tf.types import VirtualTfError
 
+SPLITS = {'train', 'test', 'validation'}
+MOST = 10 ** 8       # clients, examples or targets that a number may stand for
+DETAILS = 50         # figures of a client's training, beside loss and accuracy
 
 class Introduction(NamedTuple):
     client: int           # number in the federation, 0 to K − 1
@@ -86,18 +89,36 @@ def read_delta(reply, instruction, introduction, like, server, norm_bound):
     return delta
 
 
+def check_introduction(introduction):
+    """Refuses numbers that the server would trip over or drown in."""
+    def count(value, low, high):
+        return type(value) is int and low <= value <= high
+    shapes = [*introduction.input_shape, *introduction.target_shape]
+    sizes = introduction.sizes
+    if not (count(introduction.client, 0, MOST) and isinstance(introduction.name, str) and len(introduction.name) < 200
+            and len(shapes) <= 8 and all(count(side, 1, 10 ** 6) for side in shapes)
+            and count(introduction.num_classes, 1, 10 ** 6) and {'train', 'test'} <= {*sizes} <= SPLITS
+            and all(len(pair) == 2 and count(pair[0], 1, MOST) and count(pair[1], 1, MOST) for pair in sizes.values())
+            and np.dtype(introduction.input_type).kind in 'fiu'):
+        raise RefusedError('it introduces itself with values that no data has')
+
+
 def check_report(report, splits):
     """Refuses what would spoil the metrics."""
     try:
         numbers = [report['loss'], report['accuracy'], *report['details'].values(),
                    *(value for loss, hits in report['scores'].values() for value in (loss, hits))]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RefusedError(f'its report is malformed: {error!r}') from error
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
+        finite = all(isinstance(value, int | float) and math.isfinite(value) for value in numbers)
+        missing = {*splits} - {*report['scores']}
+        names = len(report['details']) <= DETAILS and all(len(name) <= 64 for name in report['details'])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise RefusedError(f'its report is malformed: {error!r:.300}') from error
+    if not finite:
         raise RefusedError('its report has values that are not finite numbers')
-    missing = {*splits} - {*report['scores']}
     if missing:
         raise RefusedError(f'its report lacks the scores {", ".join(sorted(missing))}')
+    if not names:
+        raise RefusedError(f'its report has more than {DETAILS} details, or longer names than 64 letters')
 
 
 def relative_norm(delta, server):

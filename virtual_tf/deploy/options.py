@@ -5,6 +5,8 @@ from virtual_tf.data.download import DATA_DIR
 from virtual_tf.settings import Settings, make_settings
 from virtual_tf.types import VirtualTfError
 
+# Of a round with secure aggregation: with two, each sees the other's delta; with more, the sum of steps overflows.
+FEWEST, MOST = 3, 1000
 UNSET = ''     # a run configuration has a value for every key
 
 
@@ -16,6 +18,7 @@ class Options:
     start_timeout: float = 600.0   # seconds in which all clients have to be there
     norm_bound: float = 100.0      # largest norm of a delta, relative to that of the server's state
     evaluation: str = 'server'     # where S is measured: server has the data set, as in a trial, or the clients do
+    pinned: bool = False           # a client's number stays with the node that first had it: with SuperNode keys
     secure: bool = False           # SecAgg+: the server sees the sum of the deltas, and no single one
     resume: bool = True
     output_dir: str = 'runs/flower'
@@ -42,6 +45,9 @@ def parse(config):
     settings = make_settings(chosen)
     if options.secure and (settings.method != 'virtual' or settings.factor_bookkeeping != 'exact'):
         raise VirtualTfError('secure aggregation is for method=virtual with factor_bookkeeping=exact; use secure=false')
+    if options.secure and not FEWEST <= settings.clients_per_round <= MOST:
+        raise VirtualTfError(f'secure aggregation needs {FEWEST} to {MOST} clients a round, clients_per_round is '
+                             f'{settings.clients_per_round}')
     return options, settings
 
 

@@ -8,6 +8,7 @@ bounds what each can do. The reports (loss, scores) are not masked.
 import json
 import types
 
+from absl import logging
 from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
 from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS
@@ -18,7 +19,7 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 
 from virtual_tf.deploy import fleet, units
-from virtual_tf.deploy.fleet import Fleet
+from virtual_tf.deploy.fleet import Fleet, check_reply, read
 from virtual_tf.deploy.messages import Failure, RefusedError, Reply, check_report
 from virtual_tf.deploy.server import Federation
 
@@ -44,39 +45,69 @@ class SecureFleet(Fleet):
     def __init__(self, *arguments, run_context=None):
         super().__init__(*arguments)
         self._context, self.total, self.masked_bytes = run_context, None, 0
+        self._reasons = {}     # node → the Failure that it answered with
 
     def exchange(self, instructions):
-        online = self._meet(self._round_timeout)
-        self.total, self.masked_bytes = None, 0
-        here = {client: self._nodes[client] for client in instructions if self._nodes[client] in online}
+        online = self._meet(self._round_timeout / 2)
+        self.total, self.masked_bytes, self._reasons = None, 0, {}
+        here = {client: self._nodes[client] for client in instructions if self._nodes.get(client) in online}
         outcome = {client: Failure('failed', 'its SuperNode is not connected') for client in {*instructions} - {*here}}
-        strategy = _Round([(types.SimpleNamespace(node_id=node), _fit(instructions[client]))
-                           for client, node in here.items()])
+        clients = {node: client for client, node in here.items()}
+        try:
+            results = self._aggregate({node: instructions[client] for node, client in clients.items()})
+            replies = {clients[node]: _read_reply(result) for node, result in results.items()}
+        except Exception as error:     # Flower checks nothing of what the clients send it
+            logging.warning('secure aggregation failed: %r', error)
+            reason = f'the round counts for nobody: {error!r:.300}'
+            return outcome | {client: Failure('refused', reason) for client in here}
+        for client, node in here.items():
+            outcome[client] = replies.get(client) or self._reasons.get(node) or Failure(
+                'late', 'no masked delta of it is in the sum')
+        return outcome
+
+    def _aggregate(self, instructions):
+        """{node: result} of a round with {node: Instruction}; `total` has the sum of the deltas, in steps."""
+        strategy = _Round([(types.SimpleNamespace(node_id=node), _fit(instruction))
+                           for node, instruction in instructions.items()])
         context = LegacyContext(Context(
             self._context.run_id, self._context.node_id, self._context.node_config, RecordDict({
                 MAIN_CONFIGS_RECORD: ConfigRecord({Key.CURRENT_ROUND: 1}), MAIN_PARAMS_RECORD: ArrayRecord([])}),
             self._context.run_config), strategy=strategy)
-        SecAggPlusWorkflow(1.0, 0.5, max_weight=1.0, clipping_range=units.CLIP, quantization_range=units.LEVELS,
-                           timeout=self._round_timeout)(self, context)
+        Workflow(1.0, 0.5, max_weight=1.0, clipping_range=units.CLIP, quantization_range=units.LEVELS,
+                 timeout=self._round_timeout)(self, context)
         if strategy.results:
             mean = parameters_to_ndarrays(strategy.results[0][1].parameters)
             self.total = [len(strategy.results) * value for value in mean]
-        clients = {node: client for client, node in here.items()}
-        for proxy, result in strategy.results:
-            outcome[clients[proxy.node_id]] = Reply(**json.loads(result.metrics['json']) | {'delta': b''})
-        for client in here:
-            outcome.setdefault(client, Failure('late', 'no masked delta of it is in the sum'))
-        return outcome
+            units.check_whole(self.total)
+        return {proxy.node_id: result for proxy, result in strategy.results}
 
     def send_and_receive(self, messages, *, timeout):
-        """What the workflow needs of a grid; errors are told by the absence of a reply."""
+        """What the workflow needs of a grid; it is given no errors, whose reasons are kept."""
         messages = list(messages)
+        for message in messages:
+            message.metadata.ttl = timeout
         replies = self._deliver(messages, timeout)
+        self._reasons |= {node: read(reply, None) for node, reply in replies.items() if reply.has_error()}
         found = [reply for reply in replies.values() if not reply.has_error()]
         for reply in found:
             masked = reply.content.config_records[RECORD_KEY_CONFIGS].get(SecAggKey.MASKED_PARAMETERS, [])
             self.masked_bytes += sum(map(len, masked))
         return found
+
+
+class Workflow(SecAggPlusWorkflow):
+    """Flower's, without those who leave before all have shares of their keys.
+
+    Flower goes on to ask for shares of their keys when the masks come off, which nobody has: the round would be lost
+    for all. They have masked nothing, so nothing of theirs has to come off.
+    """
+
+    def share_keys_stage(self, grid, context, state):
+        enough = super().share_keys_stage(grid, context, state)
+        state.sampled_node_ids = {*state.active_node_ids}
+        state.nid_to_neighbours = {node: state.nid_to_neighbours[node] & state.active_node_ids
+                                   for node in state.active_node_ids}
+        return enough
 
 
 class SecureFederation(Federation):
@@ -123,6 +154,13 @@ class _Round:
     def aggregate_fit(self, number, results, failures):
         self.results = results
         return None, {}
+
+
+def _read_reply(result):
+    """The Reply in a client's result, whose delta is in the sum alone; ValueError if it is none."""
+    reply = Reply(**json.loads(result.metrics['json']) | {'delta': b''})
+    check_reply(reply)
+    return reply
 
 
 def _fit(instruction):

@@ -37,6 +37,7 @@ class Federation:
     def start(self, folder):
         """The state before the first round; `folder` is that of the clients' part of the checkpoints."""
         self._start = ledger.next_start(folder.parent)
+        ledger.remember(folder.parent, self._fleet.introductions)
         server = self.algorithm.init(self.settings.seed)
         scores = {prefix: evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
         if not scores:
@@ -69,7 +70,8 @@ class Federation:
         state.clients.applied(list(accepted), version, shrink_bytes)
         state.round = number
         self._log(failures, dropped, number)
-        metrics = {'round': number, **self._of_clients({client: reply for client, (reply, _) in accepted.items()}),
+        # What the clients name comes first: it replaces nothing.
+        metrics = {**self._of_clients({client: reply for client, (reply, _) in accepted.items()}), 'round': number,
                    'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
                    'dropped_clients': len(dropped), **largest,
                    **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values())
@@ -127,7 +129,7 @@ class Federation:
         """The metrics that the simulator has of a cohort's training."""
         reports = [reply.report for reply in replies.values()]
         details = [name for name in (reports[0]['details'] if reports else ())
-                   if all(name in report['details'] for report in reports)]
+                   if all(name in report['details'] for report in reports) and not name.startswith('train/')]
         columns = Training(*(np.array([report[name] for report in reports]) for name in ('loss', 'accuracy')),
                            np.ones(len(reports), bool),
                            {name: np.array([report['details'][name] for report in reports]) for name in details})

@@ -22,22 +22,29 @@ def play(grid, context, options, settings):
     import dataclasses
 
     from virtual_tf import data, running
-    from virtual_tf.deploy import client_data
+    from virtual_tf.deploy import client_data, ledger
     from virtual_tf.deploy.fleet import Fleet
     from virtual_tf.deploy.server import Federation
+    from virtual_tf.types import VirtualTfError
     running.check_names(settings)
-    arguments = grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout
+    output = pathlib.Path(options.output_dir).expanduser()
+    arguments = (grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout,
+                 options.pinned)
     fleet, kind = Fleet(*arguments), Federation
     if options.secure:
         from virtual_tf.deploy.secure import SecureFederation, SecureFleet
         fleet, kind = SecureFleet(*arguments, run_context=context), SecureFederation
-    tests_server = options.evaluation == 'server'
-    dataset = data.load(options.data_dir, settings).part(range(options.clients)) if tests_server else None
-    fleet.gather()
+    tests_server, dataset = options.evaluation == 'server', None
+    if tests_server:
+        whole = data.load(options.data_dir, settings)
+        if len(whole.clients) < options.clients:
+            raise VirtualTfError(f'{settings.dataset} has {len(whole.clients)} clients, clients is {options.clients}')
+        dataset = whole.part(range(options.clients))
+    fleet.gather(ledger.recall(output / 'checkpoints') if options.resume else {})
     if dataset is None:
         dataset = client_data.elsewhere(settings.dataset, fleet.introductions.values())
     logging.info('%d clients are there; %d rounds of %d of them', options.clients, settings.rounds,
                  settings.clients_per_round)
     return running.run(
-        settings, dataset, pathlib.Path(options.output_dir).expanduser(), progress=False, resume=options.resume,
+        settings, dataset, output, progress=False, resume=options.resume,
         make=lambda *parts: kind(*parts, fleet, options.norm_bound, tests_server))

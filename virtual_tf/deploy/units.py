@@ -32,6 +32,14 @@ def to_steps(delta, server):
     return values, clipped
 
 
+def check_whole(values):
+    """ValueError if a sum is not of whole steps: somebody has weighed in with another weight than 1."""
+    for value in values:
+        steps = np.asarray(value, np.float64) / STEP
+        if not np.all(np.abs(steps - np.round(steps)) < 1e-2):
+            raise ValueError('the sum of the deltas is not one of whole steps')
+
+
 def from_steps(values, server):
     """The delta, float32, of steps or of a sum of them; sums are brought back to whole steps."""
     values, delta = iter(values), {}
