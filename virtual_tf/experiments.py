@@ -89,10 +89,12 @@ SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the sweeps have chosen, by case and column; what is not here is a default.
 CHOSEN = {
-    'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.4, 'l2': 0.001},
-              'virtual': {'client_lr': 0.4, 'damping': 0.4}},
-    'writers': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.001},
-                'virtual': {'client_lr': 0.2, 'damping': 0.8}},
+    'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.4, 'l2': 1e-5},
+              'virtual': {'client_lr': 0.4, 'damping': 0.5}},
+    'pmnist': {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'fedprox': {'client_lr': 0.1, 'l2': 1e-4},
+               'virtual': {'client_lr': 0.1, 'damping': 1.0}},
+    'writers': {'fedavg': {'client_lr': 0.3, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.3, 'l2': 0.01},
+                'virtual': {'client_lr': 0.3, 'damping': 1.0}},
     'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
             'virtual': {'client_lr': 0.05, 'damping': 0.8}},
     'vsn': {'fedavg': {'client_lr': 0.02, 'server_lr': 0.7}, 'fedprox': {'client_lr': 0.05, 'l2': 0.01},
