@@ -27,8 +27,8 @@ VIRTUAL = {'method': 'virtual', 'private': 'none'}
 CASES = {'VIRTUAL': VIRTUAL, 'VIRTUAL, 75 % pruned': VIRTUAL | {'prune': 75},
          'VIRTUAL, secure aggregation': VIRTUAL | {'secure': True},
          'FedAvg': {'method': 'fedavg', 'server_lr': 1.0}}
-PARTS = {'seconds_import': 'libraries and data', 'seconds_trace': 'tracing', 'compile': 'compiling',
-         'train': 'training', 'test': 'testing and keeping state', 'server': 'server: S, aggregation, files',
+PARTS = {'seconds_import': 'libraries and data', 'compile': 'compiling', 'train': 'training',
+         'test': 'tracing, testing, keeping state', 'server': 'server: S, aggregation, files',
          'flower': 'Flower: start of a process, transport, waiting'}
 
 _DATASET = flags.DEFINE_string('dataset', 'writers', 'data set whose first clients take part')
@@ -81,9 +81,8 @@ def parts(rows, warm):
     def median(name):
         return statistics.median(row.get(name, float('nan')) for row in rows[1:])
     client = median('seconds_import') + median('seconds_client')
-    return {'seconds_import': median('seconds_import'), 'seconds_trace': median('seconds_trace'),
-            'compile': median('seconds_train') - warm, 'train': warm,
-            'test': median('seconds_client') - median('seconds_trace') - median('seconds_train'),
+    return {'seconds_import': median('seconds_import'), 'compile': median('seconds_train') - warm, 'train': warm,
+            'test': median('seconds_client') - median('seconds_train'),
             'server': median('seconds_evaluation'),
             'flower': median('seconds') - client - median('seconds_evaluation')}
 
