@@ -95,10 +95,10 @@ CHOSEN = {
                'virtual': {'client_lr': 0.1, 'damping': 1.0}},
     'writers': {'fedavg': {'client_lr': 0.3, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.3, 'l2': 0.01},
                 'virtual': {'client_lr': 0.3, 'damping': 1.0}},
-    'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
-            'virtual': {'client_lr': 0.05, 'damping': 0.8}},
-    'vsn': {'fedavg': {'client_lr': 0.02, 'server_lr': 0.7}, 'fedprox': {'client_lr': 0.05, 'l2': 0.01},
-            'virtual': {'client_lr': 0.05, 'damping': 0.8}},
+    'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
+            'virtual': {'client_lr': 0.05, 'damping': 0.75}},
+    'vsn': {'fedavg': {'client_lr': 0.05, 'server_lr': 2.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.01},
+            'virtual': {'client_lr': 0.05, 'damping': 1.0}},
 }
 SPARSITIES = (0, 50, 75, 90)
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
