@@ -122,7 +122,8 @@ VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$
 kill -0 "$superlink" 2>/dev/null || { echo 'error: the SuperLink has ended; see logs/superlink.log' >&2; exit 1; }
 if [ ! -f "$output/summary.json" ]; then
     [ ! -f "$output/summary.before.json" ] || mv "$output/summary.before.json" "$output/summary.json"
-    echo "error: the run has not finished; see $logs" >&2
+    reason=$(sed -n 's/^virtual_tf\.[a-zA-Z_.]*Error: //p' "$logs/run.log" | tail -1)
+    echo "error: ${reason:-the run has not finished}; the logs are in $logs" >&2
     exit 1
 fi
 rm -f "$output/summary.before.json"
