@@ -1,7 +1,8 @@
-"""The paper's statements about its curves and tables, each with the figures of the finished runs.
+"""The paper's statements about its curves and tables, each with our figures.
 
-    python -m scripts.statements            # from runs/, writes results/statements.md
+    python -m scripts.statements            # from runs/ and results/table2.json, writes results/statements.md
 """
+import itertools
 import json
 import pathlib
 
@@ -9,7 +10,7 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import experiments, figures, files, tables
+from virtual_tf import experiments, figures, files, sweeps, tables
 from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
@@ -35,10 +36,6 @@ def last(runs, key):
     """Mean of the last five rounds, over seeds; percent for accuracies."""
     factor = 100 if key.endswith('accuracy') else 1
     return factor * float(np.mean([run.metrics[key][-5:].mean() for run in runs]))
-
-
-def best(runs, key):
-    return 100 * float(np.mean([np.nanmax(run.metrics[key]) for run in runs]))
 
 
 def clients_of(run):
@@ -79,36 +76,45 @@ def kl_weights(root):
     return ('β', 'S cross-entropy', 'MT cross-entropy', 'S', 'MT'), rows
 
 
-def personal(found):
+def mean(records, protocol, key):
+    """Mean over the seeds of results/table2.json, in percent."""
+    return 100 * float(np.mean([record[protocol][key] for record in records.values()]))
+
+
+def personal(table):
     """MT is above S, except on Shakespeare and MNIST."""
     rows = []
-    for case, methods in found.items():
-        if runs := methods.get('virtual'):
-            difference = last(runs, MT) - last(runs, S)
+    for case, methods in table.items():
+        if records := methods.get('virtual'):
+            difference = mean(records, 'last_5', MT) - mean(records, 'last_5', S)
             expected = case in ('shakespeare', 'mnist')
             rows.append([f'`{case}`', f'{difference:+.2f}', 'S above MT' if expected else 'MT above S',
                          'yes' if (difference < 0) == expected else 'no'])
     return ('case', 'MT − S, last 5', 'the paper', 'the same here'), rows
 
 
-def superiority(found):
+def superiority(table):
     """VIRTUAL is above both baselines, except on PMNIST."""
     rows = []
-    for case, methods in found.items():
-        others = [methods[name] for name in BASELINES if name in methods]
-        if 'virtual' in methods and others:
-            gains = [measure(methods['virtual'], key) - max(measure(runs, key) for runs in others)
-                     for measure in (best, last) for key in (S, MT)]
-            compared = ', '.join(experiments.LABELS[name] for name in BASELINES if name in methods)
-            rows.append([f'`{case}`', *(f'{gain:+.2f}' for gain in gains), compared])
-    return ('case', 'S max', 'MT max', 'S last 5', 'MT last 5', 'better of'), rows
+    for case, methods in table.items():
+        others = [name for name in BASELINES if name in methods]
+        for column in ('virtual', 'virtual-residual'):
+            if column in methods and others:
+                gains = [mean(methods[column], *what) - max(mean(methods[name], *what) for name in others)
+                         for what in itertools.product(('max', 'last_5'), (S, MT))]
+                rows.append([f'`{case}`', experiments.LABELS[column], *(f'{gain:+.2f}' for gain in gains),
+                             ', '.join(experiments.LABELS[name] for name in others), str(len(methods[column]))])
+    return ('case', 'method', 'S max', 'MT max', 'S last 5', 'MT last 5', 'better of', 'seeds'), rows
 
 
-def report(root):
-    """All statements as Markdown; a statement without a run is left out."""
-    found = table2(root)
+def report(root, summaries):
+    """All statements as Markdown, from run folders and from the summaries of Table 2; what has no run is left out."""
+    found, table = table2(root), {}
+    for name, seeds in summaries.items():
+        case, column = name.split('/')
+        table.setdefault(case, {})[column] = seeds
     parts = [(steadiness.__doc__, steadiness(found)), (kl_weights.__doc__, kl_weights(root)),
-             (personal.__doc__, personal(found)), (superiority.__doc__, superiority(found))]
+             (personal.__doc__, personal(table)), (superiority.__doc__, superiority(table))]
     text = [f'**{statement}**\n\n{tables.markdown(*table)}' for statement, table in parts if table[1]]
     if not text:
         raise VirtualTfError(f'{root} has no finished run of table 2 or of the KL study; scripts.sweep makes them')
@@ -118,7 +124,8 @@ def report(root):
 def main(_):
     values = flags.FLAGS
     folder = pathlib.Path(values.results_dir).expanduser()
-    text = report(pathlib.Path(values.root).expanduser())
+    path = folder / 'table2.json'
+    text = report(pathlib.Path(values.root).expanduser(), sweeps.read_json(path) if path.exists() else {})
     files.check_writable(folder, 'results_dir')
     with files.replacing(folder / 'statements.md') as file:
         file.write(text.encode())

@@ -28,14 +28,18 @@ def test_the_first_round_with_nine_tenths_of_the_end():
 
 def test_each_statement_has_its_figures(tmp_path):
     with pytest.raises(VirtualTfError, match='no finished run'):
-        statements.report(tmp_path)
+        statements.report(tmp_path, {})
     s, late = [0.2] + [0.8] * 9, [0.1] * 4 + [0.7] * 6
     write(tmp_path, experiments.table2('writers', 'virtual'), s, late)
     write(tmp_path, experiments.table2('writers', 'fedavg'), [0.75] * 10, [0.9] * 10)
     write(tmp_path, experiments.kl_study(1e-5), s, late)
-    text = statements.report(tmp_path)
+    summaries = {f'writers/{column}': {'0': dict.fromkeys(('max', 'last_5'), {
+        statements.S: server, statements.MT: own})} for column, server, own in (
+            ('virtual', 0.8, 0.7), ('virtual-residual', 0.8, 0.95), ('fedavg', 0.75, 0.9), ('fedprox', 0.7, 0.6))}
+    text = statements.report(tmp_path, summaries)
     # S has its level in round 2, MT in round 5; 50 clients, 10 a round
     assert '| `writers` | VIRTUAL | 0.00 | 0.00 | 3.0 | 5.0 |' in text
     assert '| 1e-05 | 0.2 | 0.3 | 80.00 | 70.00 |' in text
     assert '| `writers` | -10.00 | MT above S | no |' in text
-    assert '| `writers` | +5.00 | -20.00 | +5.00 | -20.00 | FedAvg |' in text
+    assert '| `writers` | VIRTUAL | +5.00 | -20.00 | +5.00 | -20.00 | FedAvg, FedProx | 1 |' in text
+    assert '| `writers` | VIRTUAL, private weights | +5.00 | +5.00 | +5.00 | +5.00 | FedAvg, FedProx | 1 |' in text
