@@ -33,9 +33,10 @@ def test_each_statement_has_its_figures(tmp_path):
     write(tmp_path, experiments.table2('writers', 'virtual'), s, late)
     write(tmp_path, experiments.table2('writers', 'fedavg'), [0.75] * 10, [0.9] * 10)
     write(tmp_path, experiments.kl_study(1e-5), s, late)
-    summaries = {f'writers/{column}': {'0': dict.fromkeys(('max', 'last_5'), {
-        statements.S: server, statements.MT: own})} for column, server, own in (
-            ('virtual', 0.8, 0.7), ('virtual-residual', 0.8, 0.95), ('fedavg', 0.75, 0.9), ('fedprox', 0.7, 0.6))}
+    levels = {'virtual': (0.8, 0.7), 'virtual-residual': (0.8, 0.95), 'fedavg': (0.75, 0.9), 'fedprox': (0.7, 0.6)}
+    summaries = {f'writers/{column}': {'0': {
+        protocol: dict(zip((statements.S, statements.MT), pair)) for protocol in ('max', 'last_5')}}
+        for column, pair in levels.items()}
     text = statements.report(tmp_path, summaries)
     # S has its level in round 2, MT in round 5; 50 clients, 10 a round
     assert '| `writers` | VIRTUAL | 0.00 | 0.00 | 3.0 | 5.0 |' in text
