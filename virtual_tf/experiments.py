@@ -104,9 +104,9 @@ CHOSEN = {
             'virtual': {'client_lr': 0.05, 'damping': 1.0}},
 }
 SPARSITIES = (0, 50, 75, 90)
-# The best points of an earlier, smaller sweep on `writers`, with which results/table3.json was made: its rows compare
-# with each other, not with those of Table 2.
-TABLE_3_VALUES = {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.001},
+# The best points of an earlier, smaller sweep on `writers`, with which Table 3 and the study of β were made: their rows
+# compare with each other, not with those of Table 2.
+EARLIER = {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.001},
                   'virtual': {'client_lr': 0.2, 'damping': 0.8}}
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
                 ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
@@ -130,7 +130,7 @@ def table3(kind, prune=0):
     """VIRTUAL with pruned deltas, also with FedAvg's initialisation or error feedback; and the baselines."""
     column = kind if kind in ('fedavg', 'fedprox') else 'virtual'
     variants = {'fedavg_init': {'client_start': 'fedavg_init'}, 'error_feedback': {'error_feedback': True}}
-    return experiment(f'table3/{kind}-{prune}', CASES['writers'].given(), COLUMNS[column], TABLE_3_VALUES[column],
+    return experiment(f'table3/{kind}-{prune}', CASES['writers'].given(), COLUMNS[column], EARLIER[column],
                       variants.get(kind, {}), {'prune': prune} if column == 'virtual' else {})
 
 
@@ -141,7 +141,7 @@ def table4(case, column):
 
 
 def kl_study(kl_weight):
-    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], chosen('writers', 'virtual'),
+    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], EARLIER['virtual'],
                       {'kl_weight': kl_weight})
 
 
