@@ -100,10 +100,12 @@ def superiority(table):
         others = [name for name in BASELINES if name in methods]
         for column in ('virtual', 'virtual-residual'):
             if column in methods and others:
-                gains = [mean(methods[column], *what) - max(mean(methods[name], *what) for name in others)
+                seeds = methods[column].keys() & set.intersection(*(set(methods[name]) for name in others))
+                ours, *theirs = ({seed: methods[name][seed] for seed in seeds} for name in (column, *others))
+                gains = [mean(ours, *what) - max(mean(records, *what) for records in theirs)
                          for what in itertools.product(('max', 'last_5'), (S, MT))]
                 rows.append([f'`{case}`', experiments.LABELS[column], *(f'{gain:+.2f}' for gain in gains),
-                             ', '.join(experiments.LABELS[name] for name in others), str(len(methods[column]))])
+                             ', '.join(experiments.LABELS[name] for name in others), str(len(seeds))])
     return ('case', 'method', 'S max', 'MT max', 'S last 5', 'MT last 5', 'better of', 'seeds'), rows
 
 
