@@ -131,8 +131,8 @@ def curves(cases, metrics, title):
 
     What does not fit beside each other goes below, in rows of its own.
     """
-    width, height = min(_COLUMNS, len(cases)), len(metrics)
-    blocks = -(-len(cases) // width)
+    blocks, height = -(-len(cases) // _COLUMNS), len(metrics)
+    width = -(-len(cases) // blocks)
     figure, axes = plt.subplots(blocks * height, width, squeeze=False, layout='constrained',
                                 figsize=(min(_PAGE, 3.6 * width), 1.4 * blocks * height + 1.0))
     columns = [axes[height * block:height * (block + 1), i] for block in range(blocks) for i in range(width)]
