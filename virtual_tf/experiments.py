@@ -85,8 +85,8 @@ PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e
 # Ours: three or four rates by four values of what else a method has, in runs of 15 rounds; β has a study of its own.
 SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
                'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
-# On PMNIST γ was best at its largest, and a larger step of the server helps, as it helps FedAvg: so that is swept. It was
-# added after test results, so VIRTUAL has had more points there than the others.
+# On PMNIST γ was best at its largest, and a larger step of the server helps, as it helps FedAvg: so that is swept. It
+# was added after test results, so VIRTUAL has had more points there than the others.
 FIXED = {('pmnist', 'virtual'): {'damping': 1.0}}
 OTHER_AXIS = {('pmnist', 'virtual'): ('server_lr', (0.16, 0.2, 0.25, 0.32))}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
