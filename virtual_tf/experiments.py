@@ -170,8 +170,8 @@ STUDIES = {
     **{f'table2/{case}-variants': ([table2(case, column) for column in COLUMNS if column not in SECOND_AXIS], seeds)
        for case, seeds in (('mnist', (0,)), ('pmnist', (0,)), ('writers', (0, 1, 2)), ('har', (0, 1, 2)),
                            ('vsn', (0, 1, 2)))},
-    'table2/writers-conv': ([table2('writers-conv', column) for column in ('fedavg', 'virtual')], (0,)),
-    'table2/shakespeare': ([table2('shakespeare', column) for column in ('fedavg', 'virtual')], (0,)),
+    'table2/writers-conv': ([table2('writers-conv', column) for column in SECOND_AXIS], (0,)),
+    'table2/shakespeare': ([table2('shakespeare', column) for column in SECOND_AXIS], (0,)),
     'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
     'table4/writers': ([table4('writers', column) for column in SECOND_AXIS], (0, 1, 2)),
     'table4/writers-conv': ([table4('writers-conv', column) for column in ('fedavg', 'virtual')], (0,)),
