@@ -105,9 +105,10 @@ def caveats(records):
 
 def swept(records):
     """What the sweeps chose, for each case that is shown."""
-    return [f'- `{case}`, {column}: ' + ', '.join(f'{name} = {value:g}' for name, value in chosen.items())
-            for case in dict.fromkeys(case for case, _ in records)
-            for column, chosen in experiments.CHOSEN.get(case, {}).items()]
+    return [f'- `{case}`, {column}: ' + ', '.join(
+                f'{name} = {value:g}' for name, value in experiments.chosen(case, column).items())
+            for case in dict.fromkeys(case for case, _ in records) if case in experiments.SWEPT
+            for column in experiments.SECOND_AXIS]
 
 
 def table_of_runs(table, values, root, kept):

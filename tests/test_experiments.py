@@ -43,14 +43,30 @@ def test_a_grid_has_every_combination():
     assert dict(each.given) == {'rounds': 3, 'client_lr': 0.2, 'prune': 50}
 
 
-def test_every_method_gets_the_same_effort_in_a_sweep():
-    assert len({len(experiments.sweep('mnist', column)) for column in experiments.SECOND_AXIS}) == 1
-    for column in experiments.SECOND_AXIS:
-        settings = [each.settings() for each in experiments.sweep('mnist', column).values()]
+@pytest.mark.parametrize('case', experiments.SWEPT)
+def test_every_method_gets_the_same_effort_in_a_sweep(case):
+    points = {column: [*experiments.sweep(case, column).values(), *experiments.sweep_steps(case, column).values()]
+              for column in experiments.SECOND_AXIS}
+    assert len({len(set(each)) for each in points.values()}) == 1
+    for column in points:
+        settings = [each.settings() for each in points[column]]
         assert {one.rounds for one in settings} == {experiments.SWEEP_ROUNDS}
         assert {one.validation_fraction for one in settings} == {experiments.SWEEP_VALIDATION}
+        assert len({each.name for each in points[column]}) == len(set(settings)) == len(set(points[column]))
     # FedProx is the best run with a penalty; without one it is FedAvg.
     assert min(experiments.SECOND_AXIS['fedprox'][1]) > 0
+
+
+def test_steps_are_taken_at_the_best_point_of_the_grid():
+    # pmnist's VIRTUAL: the usual step is 0.16/γ with γ = 1; the grid has had it
+    points = experiments.sweep_steps('pmnist', 'virtual')
+    assert [dict(point) for point in points] == [
+        {'client_lr': 0.1, 'damping': 1.0, 'server_lr': pytest.approx(0.16 * step)} for step in (1, 0.7, 1.4, 2, 2.8)]
+    assert next(iter(points.values())) in experiments.sweep('pmnist', 'virtual').values()
+    # FedAvg's grid has four steps at each rate
+    points = experiments.sweep_steps('pmnist', 'fedavg')
+    assert [dict(point)['server_lr'] for point in points] == [0.7, 1.0, 1.4, 2.0, 0.5, 2.8, 4.0, 5.6]
+    assert {dict(point)['client_lr'] for point in points} == {0.1}
 
 
 def test_the_server_rate_that_would_freeze_the_clients_is_refused():
@@ -63,11 +79,14 @@ def test_the_server_rate_that_would_freeze_the_clients_is_refused():
 @pytest.mark.parametrize('path', sorted(SWEEPS.glob('*.json')), ids=lambda path: path.stem)
 def test_chosen_values_are_those_that_a_sweep_in_results_has_picked(path):
     groups = json.loads(path.read_text(encoding='utf-8'))['groups']
-    assert experiments.CHOSEN[path.stem] == {name.split('/')[-1]: group['best'] for name, group in groups.items()}
+    for column in experiments.SECOND_AXIS:
+        name = f'sweeps/{path.stem}/{column}'
+        assert experiments.BEST_OF_GRID[path.stem][column] == groups[name]['best']
+        assert experiments.chosen(path.stem, column) == groups[f'{name}/steps']['best']
 
 
 def test_nothing_is_chosen_without_a_sweep():
-    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.CHOSEN)
+    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.BEST_OF_GRID) == set(experiments.BEST_STEP)
 
 
 def test_studies_by_name():

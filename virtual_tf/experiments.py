@@ -82,21 +82,19 @@ LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
 # The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
 PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
               'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
-# Ours: three or four rates by four values of what else a method has, in runs of 15 rounds; β has a study of its own.
+# Ours, in runs of 15 rounds: three or four rates by four values of what else a method has; then, at the best of these,
+# four more steps of the server, as multiples of the usual one. β has a study of its own.
 SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
                'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
-# On PMNIST γ was best at its largest, and a larger step of the server helps, as it helps FedAvg: so that is swept. It
-# was added after test results, so VIRTUAL has had more points there than the others.
-FIXED = {('pmnist', 'virtual'): {'damping': 1.0}}
-OTHER_AXIS = {('pmnist', 'virtual'): ('server_lr', (0.16, 0.2, 0.25, 0.32))}
+STEPS = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the sweeps have chosen, by case and column; what is not here is a default.
-CHOSEN = {
+BEST_OF_GRID = {
     'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.4, 'l2': 1e-5},
               'virtual': {'client_lr': 0.4, 'damping': 0.5}},
     'pmnist': {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'fedprox': {'client_lr': 0.1, 'l2': 1e-4},
-               'virtual': {'client_lr': 0.1, 'server_lr': 0.32}},
+               'virtual': {'client_lr': 0.1, 'damping': 1.0}},
     'writers': {'fedavg': {'client_lr': 0.3, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.3, 'l2': 0.01},
                 'virtual': {'client_lr': 0.3, 'damping': 1.0}},
     'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
@@ -104,6 +102,7 @@ CHOSEN = {
     'vsn': {'fedavg': {'client_lr': 0.05, 'server_lr': 2.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.01},
             'virtual': {'client_lr': 0.05, 'damping': 1.0}},
 }
+BEST_STEP = {}
 SPARSITIES = (0, 50, 75, 90)
 # The best points of an earlier, smaller sweep on `writers`, with which Table 3 and the study of β were made: their rows
 # compare with each other, not with those of Table 2.
@@ -120,7 +119,8 @@ def chosen(case, column):
     if column == 'authors':
         return {}
     method = column.split('-')[0]
-    return FIXED.get((case, method), {}) | CHOSEN.get(case, {}).get(method, {})
+    step = BEST_STEP.get(case, {}).get(method)
+    return BEST_OF_GRID.get(case, {}).get(method, {}) | ({'server_lr': step} if step else {})
 
 
 def table2(case, column):
@@ -147,11 +147,25 @@ def kl_study(kl_weight):
 
 
 def sweep(case, column):
-    """The experiments of one method's sweep, by their point of the grid: {((setting, value), …): Experiment}"""
-    axis, values = OTHER_AXIS.get((case, column), SECOND_AXIS[column])
-    base = CASES[case].given() | COLUMNS[column] | FIXED.get((case, column), {}) | {
+    """The experiments of one method's grid, by their point: {((setting, value), …): Experiment}"""
+    axis, values = SECOND_AXIS[column]
+    return grid(f'sweeps/{case}/{column}', _swept(case, column), {'client_lr': CASES[case].rates, axis: values})
+
+
+def sweep_steps(case, column):
+    """The server's steps at the best point of that grid, with those that the grid has there: as sweep."""
+    fixed = {name: value for name, value in BEST_OF_GRID[case][column].items() if name != 'server_lr'}
+    usual = experiment('', _swept(case, column), fixed).settings().server_lr
+    seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
+            for point, each in sweep(case, column).items() if fixed.items() <= dict(point).items()}
+    return seen | grid(f'sweeps/{case}/{column}', _swept(case, column), {
+        **{name: (value,) for name, value in fixed.items()},
+        'server_lr': [round(usual * step, 9) for step in STEPS[column]]})
+
+
+def _swept(case, column):
+    return CASES[case].given() | COLUMNS[column] | {
         'rounds': SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
-    return grid(f'sweeps/{case}/{column}', base, {'client_lr': CASES[case].rates, axis: values})
 
 
 def grid(name, given, axes):
