@@ -75,8 +75,8 @@ def _of_study(name, given, seeds):
     case = name.removeprefix('sweeps/')
     if name != case and case in experiments.SWEPT:
         for column in experiments.SECOND_AXIS:
-            for part, points in ((column, experiments.sweep), (f'{column}/steps', experiments.sweep_steps)):
-                yield _group(f'{name}/{part}', points(case, column), given, seeds or [0])
+            for part, points in experiments.sweep(case, column).items():
+                yield _group(part, points, given, seeds or [0])
         return
     found, usual = experiments.study(name)
     for each in found:

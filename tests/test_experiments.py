@@ -45,28 +45,32 @@ def test_a_grid_has_every_combination():
 
 @pytest.mark.parametrize('case', experiments.SWEPT)
 def test_every_method_gets_the_same_effort_in_a_sweep(case):
-    points = {column: [*experiments.sweep(case, column).values(), *experiments.sweep_steps(case, column).values()]
-              for column in experiments.SECOND_AXIS}
-    assert len({len(set(each)) for each in points.values()}) == 1
-    for column in points:
-        settings = [each.settings() for each in points[column]]
+    efforts = []
+    for column in experiments.SECOND_AXIS:
+        parts = experiments.sweep(case, column)
+        assert len(parts) == 3
+        points = {each for part in parts.values() for each in part.values()}
+        settings = {each.settings() for each in points}
         assert {one.rounds for one in settings} == {experiments.SWEEP_ROUNDS}
         assert {one.validation_fraction for one in settings} == {experiments.SWEEP_VALIDATION}
-        assert len({each.name for each in points[column]}) == len(set(settings)) == len(set(points[column]))
+        assert len({each.name for each in points}) == len(settings) == len(points)
+        efforts.append(len(points))
+    assert efforts == 3 * [len(experiments.CASES[case].rates) * 4 + 8]
     # FedProx is the best run with a penalty; without one it is FedAvg.
     assert min(experiments.SECOND_AXIS['fedprox'][1]) > 0
 
 
-def test_steps_are_taken_at_the_best_point_of_the_grid():
-    # pmnist's VIRTUAL: the usual step is 0.16/γ with γ = 1; the grid has had it
-    points = experiments.sweep_steps('pmnist', 'virtual')
-    assert [dict(point) for point in points] == [
+def test_a_line_goes_through_the_best_point_so_far_and_takes_along_what_the_grid_has_there():
+    # pmnist's VIRTUAL: the usual step is 0.16/γ with γ = 1, and the grid has had it
+    parts = experiments.sweep('pmnist', 'virtual')
+    line = parts['sweeps/pmnist/virtual/server_lr']
+    assert [dict(point) for point in line] == [
         {'client_lr': 0.1, 'damping': 1.0, 'server_lr': pytest.approx(0.16 * step)} for step in (1, 0.7, 1.4, 2, 2.8)]
-    assert next(iter(points.values())) in experiments.sweep('pmnist', 'virtual').values()
+    assert next(iter(line.values())) in parts['sweeps/pmnist/virtual'].values()
     # FedAvg's grid has four steps at each rate
-    points = experiments.sweep_steps('pmnist', 'fedavg')
-    assert [dict(point)['server_lr'] for point in points] == [0.7, 1.0, 1.4, 2.0, 0.5, 2.8, 4.0, 5.6]
-    assert {dict(point)['client_lr'] for point in points} == {0.1}
+    line = experiments.sweep('pmnist', 'fedavg')['sweeps/pmnist/fedavg/server_lr']
+    assert [dict(point)['server_lr'] for point in line] == [0.7, 1.0, 1.4, 2.0, 0.5, 2.8, 4.0, 5.6]
+    assert {dict(point)['client_lr'] for point in line} == {0.1}
 
 
 def test_the_server_rate_that_would_freeze_the_clients_is_refused():
@@ -80,13 +84,13 @@ def test_the_server_rate_that_would_freeze_the_clients_is_refused():
 def test_chosen_values_are_those_that_a_sweep_in_results_has_picked(path):
     groups = json.loads(path.read_text(encoding='utf-8'))['groups']
     for column in experiments.SECOND_AXIS:
-        name = f'sweeps/{path.stem}/{column}'
-        assert experiments.BEST_OF_GRID[path.stem][column] == groups[name]['best']
-        assert experiments.chosen(path.stem, column) == groups[f'{name}/steps']['best']
+        parts = list(experiments.sweep(path.stem, column))
+        assert [groups[part]['best'] for part in parts] == [
+            experiments.chosen(path.stem, column, i + 1) for i in range(len(parts))]
 
 
 def test_nothing_is_chosen_without_a_sweep():
-    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.BEST_OF_GRID) == set(experiments.BEST_STEP)
+    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.BEST)
 
 
 def test_studies_by_name():

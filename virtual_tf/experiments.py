@@ -82,27 +82,30 @@ LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
 # The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
 PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
               'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
-# Ours, in runs of 15 rounds: three or four rates by four values of what else a method has; then, at the best of these,
-# four more steps of the server, as multiples of the usual one. β has a study of its own.
+# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has; then, from its
+# best point, a line of four more steps of the server; then, from the best so far, a line of four more values of one
+# other setting. So all methods have as many points. A line has multiples of its setting's value at that point;
+# FedAvg, whose grid has steps already, those of 1.
 SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
                'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
-STEPS = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
+LINES = {'fedavg': (('server_lr', (0.5, 2.8, 4.0, 5.6)), ('client_lr', (0.6, 0.8, 1.25, 1.6))),
+         'fedprox': (('server_lr', (0.7, 1.4, 2.0, 2.8)), ('l2', (0.3, 3.0, 30.0, 300.0))),
+         'virtual': (('server_lr', (0.7, 1.4, 2.0, 2.8)), ('kl_weight', (0.1, 10.0, 100.0, 1000.0)))}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
-# What the sweeps have chosen, by case and column; what is not here is a default.
-BEST_OF_GRID = {
-    'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.4, 'l2': 1e-5},
-              'virtual': {'client_lr': 0.4, 'damping': 0.5}},
-    'pmnist': {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'fedprox': {'client_lr': 0.1, 'l2': 1e-4},
-               'virtual': {'client_lr': 0.1, 'damping': 1.0}},
-    'writers': {'fedavg': {'client_lr': 0.3, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.3, 'l2': 0.01},
-                'virtual': {'client_lr': 0.3, 'damping': 1.0}},
-    'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.4}, 'fedprox': {'client_lr': 0.02, 'l2': 0.001},
-            'virtual': {'client_lr': 0.05, 'damping': 0.75}},
-    'vsn': {'fedavg': {'client_lr': 0.05, 'server_lr': 2.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.01},
-            'virtual': {'client_lr': 0.05, 'damping': 1.0}},
+# What the parts of the sweeps have chosen, by case and column; what is not here is a default.
+BEST = {
+    'mnist': {'fedavg': ({'client_lr': 0.4, 'server_lr': 1.4},), 'fedprox': ({'client_lr': 0.4, 'l2': 1e-5},),
+              'virtual': ({'client_lr': 0.4, 'damping': 0.5},)},
+    'pmnist': {'fedavg': ({'client_lr': 0.1, 'server_lr': 2.0},), 'fedprox': ({'client_lr': 0.1, 'l2': 1e-4},),
+               'virtual': ({'client_lr': 0.1, 'damping': 1.0},)},
+    'writers': {'fedavg': ({'client_lr': 0.3, 'server_lr': 1.4},), 'fedprox': ({'client_lr': 0.3, 'l2': 0.01},),
+                'virtual': ({'client_lr': 0.3, 'damping': 1.0},)},
+    'har': {'fedavg': ({'client_lr': 0.02, 'server_lr': 1.4},), 'fedprox': ({'client_lr': 0.02, 'l2': 0.001},),
+            'virtual': ({'client_lr': 0.05, 'damping': 0.75},)},
+    'vsn': {'fedavg': ({'client_lr': 0.05, 'server_lr': 2.0},), 'fedprox': ({'client_lr': 0.1, 'l2': 0.01},),
+            'virtual': ({'client_lr': 0.05, 'damping': 1.0},)},
 }
-BEST_STEP = {}
 SPARSITIES = (0, 50, 75, 90)
 # The best points of an earlier, smaller sweep on `writers`, with which Table 3 and the study of β were made: their rows
 # compare with each other, not with those of Table 2.
@@ -114,13 +117,14 @@ E100_ROUNDS = {'writers': 60, 'writers-conv': 15}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
-def chosen(case, column):
-    """The swept values of an experiment: a variant of VIRTUAL has those of VIRTUAL."""
+def chosen(case, column, parts=None):
+    """The swept values of an experiment, of so many parts of the sweep: a variant of VIRTUAL has those of VIRTUAL."""
     if column == 'authors':
         return {}
-    method = column.split('-')[0]
-    step = BEST_STEP.get(case, {}).get(method)
-    return BEST_OF_GRID.get(case, {}).get(method, {}) | ({'server_lr': step} if step else {})
+    values = {}
+    for best in BEST.get(case, {}).get(column.split('-')[0], ())[:parts]:
+        values |= best
+    return values
 
 
 def table2(case, column):
@@ -147,25 +151,30 @@ def kl_study(kl_weight):
 
 
 def sweep(case, column):
-    """The experiments of one method's grid, by their point: {((setting, value), …): Experiment}"""
-    axis, values = SECOND_AXIS[column]
-    return grid(f'sweeps/{case}/{column}', _swept(case, column), {'client_lr': CASES[case].rates, axis: values})
-
-
-def sweep_steps(case, column):
-    """The server's steps at the best point of that grid, with those that the grid has there: as sweep."""
-    fixed = {name: value for name, value in BEST_OF_GRID[case][column].items() if name != 'server_lr'}
-    usual = experiment('', _swept(case, column), fixed).settings().server_lr
-    seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
-            for point, each in sweep(case, column).items() if fixed.items() <= dict(point).items()}
-    return seen | grid(f'sweeps/{case}/{column}', _swept(case, column), {
-        **{name: (value,) for name, value in fixed.items()},
-        'server_lr': [round(usual * step, 9) for step in STEPS[column]]})
-
-
-def _swept(case, column):
-    return CASES[case].given() | COLUMNS[column] | {
+    """The parts of one method's sweep, as far as BEST goes: {name of the part: {((setting, value), …): Experiment}}"""
+    name, base = f'sweeps/{case}/{column}', CASES[case].given() | COLUMNS[column] | {
         'rounds': SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
+    axis, values = SECOND_AXIS[column]
+    parts = {name: grid(name, base, {'client_lr': CASES[case].rates, axis: values})}
+    for i, (setting, multiples) in enumerate(LINES[column][:len(BEST[case][column])]):
+        start = chosen(case, column, i + 1)
+        fixed = {key: value for key, value in start.items() if key != setting}
+        usual = getattr(experiment('', base, fixed if setting == 'server_lr' else start).settings(), setting)
+        line = {**{key: (value,) for key, value in fixed.items()},
+                setting: [round(usual * multiple, 9) for multiple in multiples]}
+        seen = [each for points in parts.values() for each in points.values()]
+        parts[f'{name}/{setting}'] = _along(line, setting, experiment('', base, start), seen) | grid(name, base, line)
+    return parts
+
+
+def _along(line, setting, start, seen):
+    """The experiments of `seen` that differ from `start` in one setting at most, by their values of the line's."""
+    here, found = start.settings(), {}
+    for each in seen:
+        settings = each.settings()
+        if dataclasses.replace(settings, **{setting: getattr(here, setting)}) == here:
+            found[tuple((name, getattr(settings, name)) for name in line)] = each
+    return found
 
 
 def grid(name, given, axes):

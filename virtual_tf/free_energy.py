@@ -46,6 +46,17 @@ def kl_gradient(moments, target):
     return Moments(target.xi * moments.mean - target.chi, target.xi * moments.scale - 1.0 / moments.scale)
 
 
+def implicit_kl_gradient(moments, target, weight, rate):
+    """weight·∂KL / (1 + rate·weight·∂²KL), where ∂²KL is ξ_p by μ and ξ_p + 1/σ² by σ.
+
+    SGD at this rate is then linearly implicit in the KL term. An explicit step diverges once rate·weight·ξ_p exceeds 2,
+    and ξ_p grows round by round; both have the same fixed points, and for small weights they are the same.
+    """
+    curvature = Moments(target.xi, target.xi + 1.0 / tf.square(moments.scale))
+    return Moments(*(weight * first / (1.0 + rate * weight * second)
+                     for first, second in zip(kl_gradient(moments, target), curvature)))
+
+
 def negative_log_likelihood(logits, y, mask):
     """Each client's mean of −log p(y | logits) over its real targets [C]; and sums of loss, hits and targets [C].
 
