@@ -139,7 +139,7 @@ def cases_of(place, table, make):
             cases[case_title(methods)] = methods
             note = experiments.CASES[case].note
             notes.append(describe(methods) + (f' ({note}).' if note else '.'))
-        for study in (f'{table}/{case}', f'{table}/{case}-variants'):
+        for study in (f'{table}/{case}', f'{table}/{case}-private', f'{table}/{case}-authors'):
             lines += missing(place, study) if study in experiments.STUDIES else []
     return cases, notes, lines
 

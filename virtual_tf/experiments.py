@@ -112,8 +112,8 @@ BEST = {
             'virtual': ({'client_lr': 0.05, 'damping': 1.0}, {'server_lr': 0.16})},
 }
 SPARSITIES = (0, 50, 75, 90)
-# The best points of an earlier, smaller sweep on `writers`, with which Table 3 and the study of β were made: their rows
-# compare with each other, not with those of Table 2.
+# The best points of an earlier, smaller sweep on `writers`, with which Table 3 was made: its rows compare with each
+# other, not with those of Table 2.
 EARLIER = {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.001},
            'virtual': {'client_lr': 0.2, 'damping': 0.8}}
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
@@ -151,7 +151,7 @@ def table4(case, column):
 
 
 def kl_study(kl_weight):
-    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], EARLIER['virtual'],
+    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], chosen('writers', 'virtual'),
                       {'kl_weight': kl_weight})
 
 
@@ -195,9 +195,8 @@ def _folder(point):
 # Groups of experiments that a command can name, with their usual seeds.
 STUDIES = {
     **{f'table2/{case}': ([table2(case, column) for column in SECOND_AXIS], (0, 1, 2)) for case in SWEPT},
-    **{f'table2/{case}-variants': ([table2(case, column) for column in COLUMNS if column not in SECOND_AXIS], seeds)
-       for case, seeds in (('mnist', (0,)), ('pmnist', (0,)), ('writers', (0, 1, 2)), ('har', (0, 1, 2)),
-                           ('vsn', (0, 1, 2)))},
+    **{f'table2/{case}-private': ([table2(case, 'virtual-residual')], (0, 1, 2)) for case in SWEPT},
+    **{f'table2/{case}-authors': ([table2(case, 'authors')], (0,)) for case in SWEPT},
     'table2/writers-conv': ([table2('writers-conv', column) for column in SECOND_AXIS], (0,)),
     'table2/shakespeare': ([table2('shakespeare', column) for column in SECOND_AXIS], (0,)),
     'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
