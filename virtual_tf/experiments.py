@@ -95,9 +95,9 @@ SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
 # What the parts of the sweeps have chosen, by case and column; what is not here is a default.
 BEST = {
-    'mnist': {'fedavg': ({'client_lr': 0.4, 'server_lr': 1.4}, {'server_lr': 1.4}),
-              'fedprox': ({'client_lr': 0.4, 'l2': 1e-5}, {'server_lr': 1.0}),
-              'virtual': ({'client_lr': 0.4, 'damping': 0.5}, {'server_lr': 0.32})},
+    'mnist': {'fedavg': ({'client_lr': 0.4, 'server_lr': 1.4}, {'server_lr': 1.4}, {'client_lr': 0.4}),
+              'fedprox': ({'client_lr': 0.4, 'l2': 1e-5}, {'server_lr': 1.0}, {'l2': 1e-5}),
+              'virtual': ({'client_lr': 0.4, 'damping': 0.5}, {'server_lr': 0.32}, {'kl_weight': 1e-4})},
     'pmnist': {'fedavg': ({'client_lr': 0.1, 'server_lr': 2.0}, {'server_lr': 2.0}, {'client_lr': 0.06}),
                'fedprox': ({'client_lr': 0.1, 'l2': 1e-4}, {'server_lr': 2.0}, {'l2': 3e-4}),
                'virtual': ({'client_lr': 0.1, 'damping': 1.0}, {'server_lr': 0.224}, {'kl_weight': 1e-4})},
