@@ -82,34 +82,31 @@ LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
 # The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
 PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
               'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
-# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has; then, from its
-# best point, a line of four more steps of the server; then, from the best so far, a line of four more values of one
-# other setting. So all methods have as many points. A line has multiples of its setting's value at that point;
-# FedAvg, whose grid has steps already, those of 1.
+# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has, and from its best
+# point a line of four more steps of the server, multiples of the usual one. So all methods have as many points. β has
+# a study of its own.
 SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
                'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
-LINES = {'fedavg': (('server_lr', (0.5, 2.8, 4.0, 5.6)), ('client_lr', (0.6, 0.8, 1.25, 1.6))),
-         'fedprox': (('server_lr', (0.7, 1.4, 2.0, 2.8)), ('l2', (0.3, 3.0, 30.0, 300.0))),
-         'virtual': (('server_lr', (0.7, 1.4, 2.0, 2.8)), ('kl_weight', (0.1, 10.0, 100.0, 1000.0)))}
+STEPS = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
-# What the parts of the sweeps have chosen, by case and column; what is not here is a default.
+# What grid and line have chosen, by case and column; what is not here is a default.
 BEST = {
-    'mnist': {'fedavg': ({'client_lr': 0.4, 'server_lr': 1.4}, {'server_lr': 1.4}, {'client_lr': 0.4}),
-              'fedprox': ({'client_lr': 0.4, 'l2': 1e-5}, {'server_lr': 1.0}, {'l2': 1e-5}),
-              'virtual': ({'client_lr': 0.4, 'damping': 0.5}, {'server_lr': 0.32}, {'kl_weight': 1e-4})},
-    'pmnist': {'fedavg': ({'client_lr': 0.1, 'server_lr': 2.0}, {'server_lr': 2.0}, {'client_lr': 0.06}),
-               'fedprox': ({'client_lr': 0.1, 'l2': 1e-4}, {'server_lr': 2.0}, {'l2': 3e-4}),
-               'virtual': ({'client_lr': 0.1, 'damping': 1.0}, {'server_lr': 0.224}, {'kl_weight': 1e-4})},
-    'writers': {'fedavg': ({'client_lr': 0.3, 'server_lr': 1.4}, {'server_lr': 1.4}, {'client_lr': 0.3}),
-                'fedprox': ({'client_lr': 0.3, 'l2': 0.01}, {'server_lr': 1.4}, {'l2': 0.003}),
-                'virtual': ({'client_lr': 0.3, 'damping': 1.0}, {'server_lr': 0.16}, {'kl_weight': 1e-5})},
-    'har': {'fedavg': ({'client_lr': 0.02, 'server_lr': 1.4}, {'server_lr': 1.4}, {'client_lr': 0.02}),
-            'fedprox': ({'client_lr': 0.02, 'l2': 0.001}, {'server_lr': 1.4}, {'l2': 0.003}),
-            'virtual': ({'client_lr': 0.05, 'damping': 0.75}, {'server_lr': 0.213333333}, {'kl_weight': 1e-6})},
-    'vsn': {'fedavg': ({'client_lr': 0.05, 'server_lr': 2.0}, {'server_lr': 2.0}, {'client_lr': 0.05}),
-            'fedprox': ({'client_lr': 0.1, 'l2': 0.01}, {'server_lr': 1.0}, {'l2': 0.01}),
-            'virtual': ({'client_lr': 0.05, 'damping': 1.0}, {'server_lr': 0.16}, {'kl_weight': 1e-5})},
+    'mnist': {'fedavg': ({'client_lr': 0.4, 'server_lr': 1.4}, {'server_lr': 1.4}),
+              'fedprox': ({'client_lr': 0.4, 'l2': 1e-5}, {'server_lr': 1.0}),
+              'virtual': ({'client_lr': 0.4, 'damping': 0.5}, {'server_lr': 0.32})},
+    'pmnist': {'fedavg': ({'client_lr': 0.1, 'server_lr': 2.0}, {'server_lr': 2.0}),
+               'fedprox': ({'client_lr': 0.1, 'l2': 1e-4}, {'server_lr': 2.0}),
+               'virtual': ({'client_lr': 0.1, 'damping': 1.0}, {'server_lr': 0.224})},
+    'writers': {'fedavg': ({'client_lr': 0.3, 'server_lr': 1.4}, {'server_lr': 1.4}),
+                'fedprox': ({'client_lr': 0.3, 'l2': 0.01}, {'server_lr': 1.4}),
+                'virtual': ({'client_lr': 0.3, 'damping': 1.0}, {'server_lr': 0.16})},
+    'har': {'fedavg': ({'client_lr': 0.02, 'server_lr': 1.4}, {'server_lr': 1.4}),
+            'fedprox': ({'client_lr': 0.02, 'l2': 0.001}, {'server_lr': 1.4}),
+            'virtual': ({'client_lr': 0.05, 'damping': 0.75}, {'server_lr': 0.213333333})},
+    'vsn': {'fedavg': ({'client_lr': 0.05, 'server_lr': 2.0}, {'server_lr': 2.0}),
+            'fedprox': ({'client_lr': 0.1, 'l2': 0.01}, {'server_lr': 1.0}),
+            'virtual': ({'client_lr': 0.05, 'damping': 1.0}, {'server_lr': 0.16})},
 }
 SPARSITIES = (0, 50, 75, 90)
 # The best points of an earlier, smaller sweep on `writers`, with which Table 3 was made: its rows compare with each
@@ -122,8 +119,8 @@ E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
-def chosen(case, column, parts=None):
-    """The swept values of an experiment, of so many parts of the sweep: a variant of VIRTUAL has those of VIRTUAL."""
+def chosen(case, column, parts=2):
+    """The values that so many parts of a sweep have chosen: a variant of VIRTUAL has those of VIRTUAL."""
     if column == 'authors':
         return {}
     values = {}
@@ -156,30 +153,21 @@ def kl_study(kl_weight):
 
 
 def sweep(case, column):
-    """The parts of one method's sweep, as far as BEST goes: {name of the part: {((setting, value), …): Experiment}}"""
+    """The grid of one method's sweep, and the line through its best point: {part: {((setting, value), …): Experiment}}
+
+    The line takes along what the grid has on it.
+    """
     name, base = f'sweeps/{case}/{column}', CASES[case].given() | COLUMNS[column] | {
         'rounds': SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
     axis, values = SECOND_AXIS[column]
-    parts = {name: grid(name, base, {'client_lr': CASES[case].rates, axis: values})}
-    for i, (setting, multiples) in enumerate(LINES[column][:len(BEST[case][column])]):
-        start = chosen(case, column, i + 1)
-        fixed = {key: value for key, value in start.items() if key != setting}
-        usual = getattr(experiment('', base, fixed if setting == 'server_lr' else start).settings(), setting)
-        line = {**{key: (value,) for key, value in fixed.items()},
-                setting: [round(usual * multiple, 9) for multiple in multiples]}
-        seen = [each for points in parts.values() for each in points.values()]
-        parts[f'{name}/{setting}'] = _along(line, setting, experiment('', base, start), seen) | grid(name, base, line)
-    return parts
-
-
-def _along(line, setting, start, seen):
-    """The experiments of `seen` that differ from `start` in one setting at most, by their values of the line's."""
-    here, found = start.settings(), {}
-    for each in seen:
-        settings = each.settings()
-        if dataclasses.replace(settings, **{setting: getattr(here, setting)}) == here:
-            found[tuple((name, getattr(settings, name)) for name in line)] = each
-    return found
+    points = grid(name, base, {'client_lr': CASES[case].rates, axis: values})
+    fixed = {key: value for key, value in BEST[case][column][0].items() if key != 'server_lr'}
+    usual = experiment('', base, fixed).settings().server_lr
+    seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
+            for point, each in points.items() if fixed.items() <= dict(point).items()}
+    steps = [round(usual * step, 9) for step in STEPS[column]]
+    return {name: points, f'{name}/server_lr': seen | grid(
+        name, base, {**{key: (value,) for key, value in fixed.items()}, 'server_lr': steps})}
 
 
 def grid(name, given, axes):
