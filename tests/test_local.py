@@ -102,7 +102,7 @@ def test_project_is_applied_after_every_step():
 def test_sgd_reaches_the_closed_form_minimiser_of_a_conjugate_model(kl_weight):
     """x_n ~ N(θ, 1/τ): −E_q[log L] + β·KL(q ‖ target) is least at q ∝ target · L^{1/β}, with L's χ = τΣx, ξ = τN."""
     generator = np.random.default_rng(1)
-    clients, examples, weights, noise_precision = 3, 5, 4, 2.0
+    clients, examples, weights, noise_precision, rate = 3, 5, 4, 2.0, 0.125
     x = generator.normal(size=(clients, examples, weights))
     posterior = {'w': from_moments(*map(tf.constant, (generator.normal(size=weights), np.full(weights, 0.5))))}
     exponent = tf.fill([clients], tf.constant(1 / clients, tf.float64))
@@ -114,16 +114,14 @@ def test_sgd_reaches_the_closed_form_minimiser_of_a_conjugate_model(kl_weight):
 
     def gradient(q, x, y, mask, step):
         # mean over the batch of τ/2·((μ − x)² + σ²), the expected negative log-likelihood, and β/N times the KL
-        kl = free_energy.kl_gradient(q, target['w'])
-        scale = kl_weight / examples
+        likelihood = Moments(noise_precision * (q.mean - tf.reduce_mean(x, axis=1)), noise_precision * q.scale)
         sums = [tf.ones([clients], tf.float64)] * 3
-        return Moments(noise_precision * (q.mean - tf.reduce_mean(x, axis=1)) + scale * kl.mean,
-                       noise_precision * q.scale + scale * kl.scale), sums
+        return free_energy.implicit_gradient(likelihood, q, target['w'], kl_weight / examples, rate), sums
 
     cohort = full_batch(x, np.zeros([clients, examples], np.int32), np.ones(clients), make_keys(0, ids=range(clients)),
                         steps=400)
     start = Moments(tf.zeros([clients, weights], tf.float64), tf.ones([clients, weights], tf.float64))
-    q, _ = local.sgd(gradient, lambda q: q, start, cohort, 0.125)
+    q, _ = local.sgd(gradient, lambda q: q, start, cohort, rate)
     likelihood = {'w': NaturalGaussian(noise_precision * tf.constant(x.sum(axis=1)),
                                        tf.fill(start.mean.shape, tf.constant(noise_precision * examples, tf.float64)))}
     expected = product(target, power(likelihood, tf.constant(1 / kl_weight, tf.float64)))['w']

@@ -46,15 +46,15 @@ def kl_gradient(moments, target):
     return Moments(target.xi * moments.mean - target.chi, target.xi * moments.scale - 1.0 / moments.scale)
 
 
-def implicit_kl_gradient(moments, target, weight, rate):
-    """weight·∂KL / (1 + rate·weight·∂²KL), where ∂²KL is ξ_p by μ and ξ_p + 1/σ² by σ.
+def implicit_gradient(likelihood, moments, target, weight, rate):
+    """(likelihood + weight·∂KL) / (1 + rate·weight·∂²KL) as Moments; ∂²KL is ξ_p by μ and ξ_p + 1/σ² by σ.
 
-    SGD at this rate is then linearly implicit in the KL term. An explicit step diverges once rate·weight·ξ_p exceeds 2,
-    and ξ_p grows round by round; both have the same fixed points, and for small weights they are the same.
+    A step of SGD at this rate is then linearly implicit in the KL term. It rests where the free energy does, as an
+    explicit one cannot once rate·weight·ξ_p exceeds 2 in μ or 1 in σ; and ξ_p grows round by round.
     """
     curvature = Moments(target.xi, target.xi + 1.0 / tf.square(moments.scale))
-    return Moments(*(weight * first / (1.0 + rate * weight * second)
-                     for first, second in zip(kl_gradient(moments, target), curvature)))
+    return Moments(*((of_likelihood + weight * of_kl) / (1.0 + rate * weight * second) for of_likelihood, of_kl, second
+                     in zip(likelihood, kl_gradient(moments, target), curvature)))
 
 
 def negative_log_likelihood(logits, y, mask):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from virtual_tf import gaussian, local, models, sparse, streams
 from virtual_tf.clients import aggregate, all_finite, for_each_client, keep_accepted, over_clients
 from virtual_tf.coordinates import COORDINATES
-from virtual_tf.free_energy import cavity, cavity_prior, expected_loss, implicit_kl_gradient, regulariser
+from virtual_tf.free_energy import cavity, cavity_prior, expected_loss, implicit_gradient, regulariser
 from virtual_tf.gaussian import Moments, NaturalGaussian, from_moments, normals, power, product, ratio
 from virtual_tf.types import Algorithm, Training
 
@@ -130,8 +130,8 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
     """Line 8: SGD on Eq. 3 from q = start; returns Moments of q, the private state, (loss, accuracy) [C]."""
     coordinates = COORDINATES[settings.parameterisation]
     kl_weight = settings.kl_weight / tf.cast(cohort.size, tf.nest.flatten(start)[0].dtype)
-    # The rate of natural parameters is not that of μ and σ: there the KL's step stays explicit.
-    kl_rate = settings.client_lr if settings.parameterisation == 'mean_scale' else 0.0
+    # The rate of natural parameters is not that of μ and σ: there the step stays explicit.
+    implicit_rate = settings.client_lr if settings.parameterisation == 'mean_scale' else 0.0
 
     def decode(beliefs):
         return {name: coordinates.decode(value) for name, value in beliefs.items()}
@@ -144,17 +144,17 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
             loss, sums = expected_loss(
                 network, weights, settings.private, x, y, mask, streams.fold_in(cohort.keys, step))
         of_shared, of_own, of_gates = tape.gradient(loss, (shared, own, parameters['gates']))
-        return {'shared': add_kl_gradient(parameters['shared'], of_shared, target),
-                'private': add_kl_gradient(parameters['private'], of_own, prior), 'gates': of_gates}, sums
+        return {'shared': add_kl(parameters['shared'], of_shared, target),
+                'private': add_kl(parameters['private'], of_own, prior), 'gates': of_gates}, sums
 
     @local.fused
-    def add_kl_gradient(beliefs, gradients, targets):
-        """Gradient of the likelihood plus β/N_i times that of the KL term, in the coordinates of the SGD."""
+    def add_kl(beliefs, gradients, targets):
+        """The likelihood's gradient with β/N_i times that of the KL term, in the coordinates of the SGD."""
         total = {}
         for name, moments in decode(beliefs).items():
-            kl = implicit_kl_gradient(moments, targets[name], over_clients(kl_weight, moments.mean), kl_rate)
-            total[name] = coordinates.pull_back(
-                beliefs[name], Moments(gradients[name].mean + kl.mean, gradients[name].scale + kl.scale))
+            weight = over_clients(kl_weight, moments.mean)
+            total[name] = coordinates.pull_back(beliefs[name], implicit_gradient(
+                gradients[name], moments, targets[name], weight, implicit_rate))
         return total
 
     def project(parameters):
