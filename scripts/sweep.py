@@ -222,6 +222,11 @@ def main(_):
             print(text)
         else:
             print(f'{group.name}: finished in {root / group.name}')
+    for name, record in records.items():
+        line = records.get(f'{name}/server_lr')
+        if line and not (line['best'].items() - {('server_lr', line['best']['server_lr'])}) <= record['best'].items():
+            print(f'warning: the line of {name} is not through the best point of its grid; enter that in '
+                  'experiments.CHOSEN and play the sweep again')
     if records:
         settings = dataclasses.asdict(jobs[0].settings)
         path = root / (values.study[0] if len(values.study) == 1 else '.') / 'sweep.json'
@@ -229,7 +234,7 @@ def main(_):
             'select': values.select, 'seeds': sorted({job.settings.seed for job in jobs}),
             'dataset': settings['dataset'], 'rounds': settings['rounds'],
             'validation_fraction': settings['validation_fraction'], 'git_commit': running.git_commit(),
-            'run_seconds': sum(sweeps.summary(job, root)['seconds'] for job in jobs),
+            'run_seconds': sum(sweeps.summary(job, root)['seconds'] for job in dict.fromkeys(jobs)),
             'seconds': time.monotonic() - started, 'groups': records})
         print(f'all points: {path}')
 

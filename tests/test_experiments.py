@@ -66,6 +66,10 @@ def test_a_line_goes_through_the_best_point_of_the_grid_and_takes_along_what_tha
     assert [dict(point) for point in line] == [
         {'client_lr': 0.1, 'damping': 1.0, 'server_lr': pytest.approx(0.16 * step)} for step in (1, 0.7, 1.4, 2, 2.8)]
     assert next(iter(line.values())) in parts['sweeps/pmnist/virtual'].values()
+    # HAR's has γ = 0.75, FedProx's usual step is 1
+    for case, column, usual in (('har', 'virtual', 0.16 / 0.75), ('har', 'fedprox', 1.0)):
+        line = experiments.sweep(case, column)[f'sweeps/{case}/{column}/server_lr']
+        assert [dict(point)['server_lr'] for point in line] == pytest.approx([usual * x for x in (1, 0.7, 1.4, 2, 2.8)])
     # FedAvg's grid has four steps at each rate
     line = experiments.sweep('pmnist', 'fedavg')['sweeps/pmnist/fedavg/server_lr']
     assert [dict(point)['server_lr'] for point in line] == [0.7, 1.0, 1.4, 2.0, 0.5, 2.8, 4.0, 5.6]
@@ -83,13 +87,23 @@ def test_the_server_rate_that_would_freeze_the_clients_is_refused():
 def test_chosen_values_are_those_that_a_sweep_in_results_has_picked(path):
     groups = json.loads(path.read_text(encoding='utf-8'))['groups']
     for column in experiments.SECOND_AXIS:
-        parts = list(experiments.sweep(path.stem, column))
-        assert [groups[part]['best'] for part in parts] == [
-            experiments.chosen(path.stem, column, i + 1) for i in range(len(parts))]
+        chosen = experiments.chosen(path.stem, column)
+        for part, points in experiments.sweep(path.stem, column).items():
+            played = {tuple(each['settings'].items()): each['score'] for each in groups[part]['points']}
+            assert set(played) == set(points)
+            assert max(played, key=played.get) == tuple(groups[part]['best'].items())
+        assert groups[part]['best'] == chosen
+        grid = groups[f'sweeps/{path.stem}/{column}']['best']
+        assert all(grid[name] == value for name, value in chosen.items() if name != 'server_lr')
 
 
 def test_nothing_is_chosen_without_a_sweep():
-    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.BEST)
+    assert {path.stem for path in SWEEPS.glob('*.json')} == set(experiments.CHOSEN)
+
+
+def test_a_case_of_which_nothing_is_known_has_a_grid_and_no_line(monkeypatch):
+    monkeypatch.delitem(experiments.CHOSEN, 'har')
+    assert list(experiments.sweep('har', 'virtual')) == ['sweeps/har/virtual']
 
 
 def test_studies_by_name():

@@ -17,6 +17,7 @@ class Coordinates(NamedTuple):
     decode: Callable     # parameters → Moments
     pull_back: Callable  # parameters, gradient as Moments → gradient in these coordinates
     clamp: Callable      # parameters, smallest and largest scale → parameters
+    are_moments: bool    # whether a step moves μ and σ themselves
 
 
 def _natural_pull_back(parameters, gradient):
@@ -31,11 +32,13 @@ COORDINATES = {
         encode=lambda moments: moments,
         decode=lambda parameters: parameters,
         pull_back=lambda parameters, gradient: gradient,
-        clamp=lambda parameters, low, high: Moments(parameters.mean, tf.clip_by_value(parameters.scale, low, high))),
+        clamp=lambda parameters, low, high: Moments(parameters.mean, tf.clip_by_value(parameters.scale, low, high)),
+        are_moments=True),
     'natural': Coordinates(
         encode=lambda moments: from_moments(*moments),
         decode=lambda parameters: Moments(parameters.chi / parameters.xi, tf.math.rsqrt(parameters.xi)),
         pull_back=_natural_pull_back,
         clamp=lambda parameters, low, high: NaturalGaussian(
-            parameters.chi, tf.clip_by_value(parameters.xi, high ** -2.0, low ** -2.0))),
+            parameters.chi, tf.clip_by_value(parameters.xi, high ** -2.0, low ** -2.0)),
+        are_moments=False),
 }

@@ -82,35 +82,35 @@ LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
 # The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
 PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
               'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
-# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has, and from its best
-# point a line of four more steps of the server, multiples of the usual one. So all methods have as many points. β has
-# a study of its own.
+# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has, and through its
+# best point a line of four more server_lr, multiples of the usual one. So all methods have equally many points. β has a
+# study of its own.
 SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
                'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
-STEPS = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
+SERVER_LR_MULTIPLES = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
 SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 0.2
 
-# What grid and line have chosen, by case and column; what is not here is a default.
-BEST = {
-    'mnist': {'fedavg': ({'client_lr': 0.4, 'server_lr': 1.4}, {'server_lr': 1.4}),
-              'fedprox': ({'client_lr': 0.4, 'l2': 1e-5}, {'server_lr': 1.0}),
-              'virtual': ({'client_lr': 0.4, 'damping': 0.5}, {'server_lr': 0.32})},
-    'pmnist': {'fedavg': ({'client_lr': 0.1, 'server_lr': 2.0}, {'server_lr': 2.0}),
-               'fedprox': ({'client_lr': 0.1, 'l2': 1e-4}, {'server_lr': 2.0}),
-               'virtual': ({'client_lr': 0.1, 'damping': 1.0}, {'server_lr': 0.224})},
-    'writers': {'fedavg': ({'client_lr': 0.3, 'server_lr': 1.4}, {'server_lr': 1.4}),
-                'fedprox': ({'client_lr': 0.3, 'l2': 0.01}, {'server_lr': 1.4}),
-                'virtual': ({'client_lr': 0.3, 'damping': 1.0}, {'server_lr': 0.16})},
-    'har': {'fedavg': ({'client_lr': 0.02, 'server_lr': 1.4}, {'server_lr': 1.4}),
-            'fedprox': ({'client_lr': 0.02, 'l2': 0.001}, {'server_lr': 1.4}),
-            'virtual': ({'client_lr': 0.05, 'damping': 0.75}, {'server_lr': 0.213333333})},
-    'vsn': {'fedavg': ({'client_lr': 0.05, 'server_lr': 2.0}, {'server_lr': 2.0}),
-            'fedprox': ({'client_lr': 0.1, 'l2': 0.01}, {'server_lr': 1.0}),
-            'virtual': ({'client_lr': 0.05, 'damping': 1.0}, {'server_lr': 0.16})},
+# What the sweeps have chosen, by case and column: the grid all but server_lr, the line that. The rest is default.
+CHOSEN = {
+    'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.4},
+              'fedprox': {'client_lr': 0.4, 'l2': 1e-5, 'server_lr': 1.0},
+              'virtual': {'client_lr': 0.4, 'damping': 0.5, 'server_lr': 0.32}},
+    'pmnist': {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0},
+               'fedprox': {'client_lr': 0.1, 'l2': 1e-4, 'server_lr': 2.0},
+               'virtual': {'client_lr': 0.1, 'damping': 1.0, 'server_lr': 0.224}},
+    'writers': {'fedavg': {'client_lr': 0.3, 'server_lr': 1.4},
+                'fedprox': {'client_lr': 0.3, 'l2': 0.01, 'server_lr': 1.4},
+                'virtual': {'client_lr': 0.3, 'damping': 1.0, 'server_lr': 0.16}},
+    'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.4},
+            'fedprox': {'client_lr': 0.02, 'l2': 0.001, 'server_lr': 1.4},
+            'virtual': {'client_lr': 0.05, 'damping': 0.75, 'server_lr': 0.213333333}},
+    'vsn': {'fedavg': {'client_lr': 0.05, 'server_lr': 2.0},
+            'fedprox': {'client_lr': 0.1, 'l2': 0.01, 'server_lr': 1.0},
+            'virtual': {'client_lr': 0.05, 'damping': 1.0, 'server_lr': 0.16}},
 }
 SPARSITIES = (0, 50, 75, 90)
-# The best points of an earlier, smaller sweep on `writers`, with which Table 3 was made: its rows compare with each
-# other, not with those of Table 2.
+# The best points of an earlier, smaller sweep on `writers`, with which Table 3 was made, and with the explicit step of
+# the KL term that there was then: its rows compare with each other, not with those of Table 2.
 EARLIER = {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_lr': 0.1, 'l2': 0.001},
            'virtual': {'client_lr': 0.2, 'damping': 0.8}}
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
@@ -119,14 +119,11 @@ E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
-def chosen(case, column, parts=2):
-    """The values that so many parts of a sweep have chosen: a variant of VIRTUAL has those of VIRTUAL."""
+def chosen(case, column):
+    """The swept values of an experiment: a variant of VIRTUAL has those of VIRTUAL."""
     if column == 'authors':
         return {}
-    values = {}
-    for best in BEST.get(case, {}).get(column.split('-')[0], ())[:parts]:
-        values |= best
-    return values
+    return CHOSEN.get(case, {}).get(column.split('-')[0], {})
 
 
 def table2(case, column):
@@ -153,21 +150,24 @@ def kl_study(kl_weight):
 
 
 def sweep(case, column):
-    """The grid of one method's sweep, and the line through its best point: {part: {((setting, value), …): Experiment}}
+    """One method's grid, and the line through its best point: {part: {((setting, value), …): Experiment}}
 
-    The line takes along what the grid has on it.
+    The line goes through what CHOSEN has; grid points on it belong to both. A case that is not there has no line yet.
     """
-    name, base = f'sweeps/{case}/{column}', CASES[case].given() | COLUMNS[column] | {
+    name = f'sweeps/{case}/{column}'
+    base = CASES[case].given() | COLUMNS[column] | {
         'rounds': SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
     axis, values = SECOND_AXIS[column]
     points = grid(name, base, {'client_lr': CASES[case].rates, axis: values})
-    fixed = {key: value for key, value in BEST[case][column][0].items() if key != 'server_lr'}
+    fixed = {key: value for key, value in chosen(case, column).items() if key != 'server_lr'}
+    if not fixed:
+        return {name: points}
     usual = experiment('', base, fixed).settings().server_lr
     seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
             for point, each in points.items() if fixed.items() <= dict(point).items()}
-    steps = [round(usual * step, 9) for step in STEPS[column]]
-    return {name: points, f'{name}/server_lr': seen | grid(
-        name, base, {**{key: (value,) for key, value in fixed.items()}, 'server_lr': steps})}
+    more = grid(name, base, {**{key: (value,) for key, value in fixed.items()}, 'server_lr': [
+        round(usual * multiple, 9) for multiple in SERVER_LR_MULTIPLES[column]]})
+    return {name: points, f'{name}/server_lr': seen | more}
 
 
 def grid(name, given, axes):
@@ -205,7 +205,7 @@ def study(name):
 
 
 # Microseconds of one client's step on one core, measured here (scripts.bench has them for two): for estimates alone.
-_STEP = {('mlp', 'fedavg'): 160, ('mlp', 'none'): 290, ('mlp', 'private'): 700, ('conv', 'fedavg'): 13_000,
+_STEP_MICROSECONDS = {('mlp', 'fedavg'): 160, ('mlp', 'none'): 290, ('mlp', 'private'): 700, ('conv', 'fedavg'): 13_000,
          ('conv', 'none'): 16_000, ('lstm', 'fedavg'): 23_000, ('lstm', 'none'): 25_000}
 _START = 12.0     # seconds to import, load and compile
 
@@ -213,6 +213,7 @@ _START = 12.0     # seconds to import, load and compile
 def estimate(settings, dataset):
     """Seconds that a run will take, roughly: so many steps of so many microseconds."""
     kind = 'fedavg' if settings.method != 'virtual' else 'none' if settings.private == 'none' else 'private'
-    step = _STEP.get((settings.model, kind)) or 2.5 * _STEP.get((settings.model, 'none'), _STEP['mlp', 'none'])
+    step = _STEP_MICROSECONDS.get((settings.model, kind)) or 2.5 * _STEP_MICROSECONDS.get(
+        (settings.model, 'none'), _STEP_MICROSECONDS['mlp', 'none'])
     batches = sum(math.ceil(size / settings.batch_size) for size in dataset.train.sizes()) / len(dataset.clients)
     return _START + 1e-6 * step * settings.rounds * settings.clients_per_round * settings.epochs * batches

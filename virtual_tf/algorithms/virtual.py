@@ -131,7 +131,7 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
     coordinates = COORDINATES[settings.parameterisation]
     kl_weight = settings.kl_weight / tf.cast(cohort.size, tf.nest.flatten(start)[0].dtype)
     # The rate of natural parameters is not that of μ and σ: there the step stays explicit.
-    implicit_rate = settings.client_lr if settings.parameterisation == 'mean_scale' else 0.0
+    implicit_rate = settings.client_lr if coordinates.are_moments else 0.0
 
     def decode(beliefs):
         return {name: coordinates.decode(value) for name, value in beliefs.items()}
