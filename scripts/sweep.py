@@ -203,6 +203,13 @@ def report(group, root, select):
         'points': [{'settings': dict(point), 'score': value} for point, value in scores.items()]}
 
 
+def misplaced_lines(records):
+    """The grids, of {group: record}, whose line of server steps goes through another than their best point."""
+    return [name for name, record in records.items() if (line := records.get(f'{name}/server_lr')) and any(
+        record['best'][setting] != value for setting, value in line['best'].items()
+        if setting != 'server_lr')]
+
+
 def describe(point):
     return ' '.join(f'{name}={value}' for name, value in point)
 
@@ -222,11 +229,9 @@ def main(_):
             print(text)
         else:
             print(f'{group.name}: finished in {root / group.name}')
-    for name, record in records.items():
-        line = records.get(f'{name}/server_lr')
-        if line and not (line['best'].items() - {('server_lr', line['best']['server_lr'])}) <= record['best'].items():
-            print(f'warning: the line of {name} is not through the best point of its grid; enter that in '
-                  'experiments.CHOSEN and play the sweep again')
+    for name in misplaced_lines(records):
+        print(f'warning: the line of {name} is not through the best point of its grid; enter that in '
+              'experiments.CHOSEN and play the sweep again')
     if records:
         settings = dataclasses.asdict(jobs[0].settings)
         path = root / (values.study[0] if len(values.study) == 1 else '.') / 'sweep.json'

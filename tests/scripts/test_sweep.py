@@ -46,3 +46,10 @@ def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
     text, record = sweep.report(sweep.Group('g', points), None, 'val')
     assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
     assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best'] and 'edge of the grid' in text
+
+
+def test_a_line_that_misses_the_best_point_of_its_grid_is_named():
+    line = {'best': {'client_lr': 0.1, 'server_lr': 2.0}}
+    records = {'a': {'best': {'client_lr': 0.1, 'server_lr': 1.0}}, 'a/server_lr': line,
+               'b': {'best': {'client_lr': 0.2, 'server_lr': 2.0}}, 'b/server_lr': line}
+    assert sweep.misplaced_lines(records) == ['b']
