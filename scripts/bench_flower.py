@@ -48,7 +48,7 @@ def given(case, clients):
 
 def deploy(case, clients, folder):
     """(metrics of each round, bytes in all {up, down}) of processes on loopback."""
-    config = given(case, clients) | {'data_dir': str(pathlib.Path(_DATA_DIR.value).resolve())}
+    config = given(case, clients) | {'data_dir': str(pathlib.Path(_DATA_DIR.value).expanduser().resolve())}
     config |= {'secure': 'true'} if CASES[case].get('secure') else {}
     done = subprocess.run(['bash', ROOT / 'scripts' / 'deploy_local.sh', '-n', str(clients), '-o', folder, '-w',
                            *(f'{key}={value}' for key, value in config.items())],

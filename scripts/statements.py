@@ -101,6 +101,8 @@ def superiority(table):
         for column in ('virtual', 'virtual-residual'):
             if column in methods and others:
                 seeds = methods[column].keys() & set.intersection(*(set(methods[name]) for name in others))
+                if not seeds:
+                    continue
                 ours, *theirs = ({seed: methods[name][seed] for seed in seeds} for name in (column, *others))
                 gains = [mean(ours, *what) - max(mean(records, *what) for records in theirs)
                          for what in itertools.product(('max', 'last_5'), (S, MT))]
@@ -110,17 +112,18 @@ def superiority(table):
 
 
 def report(root, summaries):
-    """All statements as Markdown, from run folders and from the summaries of Table 2; what has no run is left out."""
+    """All statements as Markdown, from run folders and from the summaries of Table 2; what has no run says so."""
     found, table = table2(root), {}
     for name, seeds in summaries.items():
         case, column = name.split('/')
         table.setdefault(case, {})[column] = seeds
     parts = [(steadiness.__doc__, steadiness(found)), (kl_weights.__doc__, kl_weights(root)),
              (personal.__doc__, personal(table)), (superiority.__doc__, superiority(table))]
-    text = [f'**{statement}**\n\n{tables.markdown(*table)}' for statement, table in parts if table[1]]
-    if not text:
+    if not any(rows for _, (_, rows) in parts):
         raise VirtualTfError(f'{root} has no finished run of table 2 or of the KL study; scripts.sweep makes them')
-    return '\n'.join(text)
+    return '\n'.join(f'**{statement}**\n\n' + (
+        tables.markdown(header, rows) if rows else f'{root} has no run for this; scripts.sweep makes them.\n')
+        for statement, (header, rows) in parts)
 
 
 def main(_):

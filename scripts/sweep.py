@@ -9,6 +9,7 @@ It may be killed at any time: what is finished is skipped, what is not continues
 every run.
 """
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -59,16 +60,31 @@ def groups_of_flags(values):
     given = {field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(Settings)
              if field.name not in run.LISTS and flags.FLAGS[field.name].present}
     seeds = run.seeds_of(values) if flags.FLAGS['seed'].present else None
+    if values.private_baselines:
+        raise VirtualTfError('private_baselines is for scripts.run; here the baselines have no private path')
     if values.study:
-        if values.grid:
-            raise VirtualTfError('study and grid exclude each other: a study has its grid')
+        for name in ('grid', 'method', 'private'):
+            if flags.FLAGS[name].present:
+                raise VirtualTfError(f'study and {name} exclude each other: a study has its own')
         groups = [group for name in values.study for group in _of_study(name, given, seeds)]
     else:
         groups = list(_of_grid(values, given, seeds or [0]))
     for group in groups:
         for job in group.jobs():
             running.check_names(job.settings)
+        _check_choice(group, given, values.select)
     return groups
+
+
+def _check_choice(group, given, select):
+    """Before anything is played: whether the points of a grid are what their names say and can be compared."""
+    if len(group.points) == 1:
+        return
+    if taken := [name for name, _ in next(iter(group.points)) if name in given]:
+        raise VirtualTfError(f'{taken[0]} is an axis of {group.name}; leave out --{taken[0]}')
+    if select == 'val' and not all(job.settings.validation_fraction for job in group.jobs()):
+        raise VirtualTfError('the points of a grid are compared on held-out training data; add '
+                             '--validation_fraction=0.2, or use --select=test_max')
 
 
 def _of_study(name, given, seeds):
@@ -106,6 +122,8 @@ def parse_grid(texts):
         name, _, listed = text.partition('=')
         if types.get(name) not in (int, float, str) or name in run.LISTS or not listed:
             raise VirtualTfError(f'grid must name a setting and its values, as client_lr=0.1,0.2; got {text!r}')
+        if name in axes:
+            raise VirtualTfError(f'grid has {name} twice; give all its values at once, as {name}=0.1,0.2')
         try:
             axes[name] = tuple(dict.fromkeys(types[name](value) for value in listed.split(',')))
         except ValueError:
@@ -119,7 +137,7 @@ def play(jobs, values, root):
     todo = [job for job in jobs if not (values.resume and sweeps.finished(job, root))]
     place = sweeps.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins),
                          values.resume)
-    costs = dict(zip(todo, _costs(todo, values.data_dir)))
+    costs = _costs(todo, values.data_dir)
     print(f'{len(jobs)} runs, {len(jobs) - len(todo)} finished; '
           f'the others take about {duration(sum(costs.values()) / values.processes)}', flush=True)
     if not todo:
@@ -135,15 +153,19 @@ def play(jobs, values, root):
 
 
 def _costs(jobs, data_dir):
-    """Estimated seconds of each job; data is loaded once for what has the same."""
-    datasets = {}
-    for job in jobs:
+    """{job: estimated seconds}; data is loaded once for what has the same, one data set at a time."""
+    def of_data(job):
         settings = job.settings
-        key = settings.dataset, settings.seed, settings.validation_fraction, settings.standardize, settings.max_clients
-        if key not in datasets:
-            datasets = {key: data.load(data_dir, settings)}
-        running.check_fits(settings, datasets[key])
-        yield experiments.estimate(settings, datasets[key])
+        return settings.dataset, settings.seed, settings.validation_fraction, settings.standardize, settings.max_clients
+
+    costs = dict.fromkeys(jobs)
+    for _, group in itertools.groupby(sorted(jobs, key=of_data), of_data):
+        dataset = None
+        for job in group:
+            dataset = dataset or data.load(data_dir, job.settings)
+            running.check_fits(job.settings, dataset)
+            costs[job] = experiments.estimate(job.settings, dataset)
+    return costs
 
 
 def duration(seconds):

@@ -7,6 +7,7 @@ Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summa
 there already stands for a run of the same settings whose folder is gone.
 """
 import dataclasses
+import logging
 import pathlib
 
 import numpy as np
@@ -46,12 +47,15 @@ def groups_of(table, values):
 
 
 def collect(groups, root, kept):
-    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished, or kept of earlier."""
+    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished, or kept of earlier.
+
+    A folder with a run of other settings counts as missing, with a warning.
+    """
     records, missing = {}, {}
     for (case, column), jobs in groups.items():
         for seed, job in jobs.items():
             record = kept.get(f'{case}/{column}', {}).get(str(seed))
-            if sweeps.finished(job, root):
+            if finished(job, root):
                 record = record_of(job, root)
             elif record and not same(job.settings, record['settings']):
                 record = None
@@ -60,6 +64,14 @@ def collect(groups, root, kept):
             else:
                 missing.setdefault((case, column), []).append(seed)
     return records, missing
+
+
+def finished(job, root):
+    try:
+        return sweeps.finished(job, root)
+    except VirtualTfError as error:
+        logging.warning('%s', error)
+        return False
 
 
 def record_of(job, root):
@@ -94,12 +106,13 @@ def rows_of(table, records):
     return lines
 
 
-def caveats(records):
+def caveats(records, more):
     """A sentence for each case whose data or settings are not the paper's."""
     notes = {}
     for (case, _), seeds in records.items():
         caveat = next(iter(seeds.values()))['caveat']
-        notes[case] = '; '.join(text for text in dict.fromkeys((experiments.CASES[case].note, caveat)) if text)
+        texts = dict.fromkeys((experiments.CASES[case].note, caveat, more.get(case)))
+        notes[case] = '; '.join(text for text in texts if text)
     return [f'- `{case}`: {text}' for case, text in notes.items() if text]
 
 
@@ -107,22 +120,24 @@ def swept(records):
     """What the sweeps chose, for each case that is shown."""
     return [f'- `{case}`, {column}: ' + ', '.join(
                 f'{name} = {value:g}' for name, value in experiments.chosen(case, column).items())
-            for case in dict.fromkeys(case for case, _ in records) if case in experiments.SWEPT
+            for case in dict.fromkeys(case for case, _ in records) if case in experiments.CHOSEN
             for column in experiments.SECOND_AXIS]
 
 
 def table_of_runs(table, values, root, kept):
     """(header, rows, Markdown around them, summaries) of Table 2 or 4; `kept` are summaries of before."""
     groups = groups_of(table, values)
-    if values.run:
-        sweep.play([job for jobs in groups.values() for job in jobs.values()], values, root)
     records, missing = collect(groups, root, kept)
+    if values.run and missing:
+        sweep.play([groups[key][seed] for key, seeds in missing.items() for seed in seeds], values, root)
+        records, missing = collect(groups, root, kept)
     if not records:
         raise VirtualTfError(f'{root} has no run of table {table}; --run makes them all, '
                              f'{command(studies_of(table), values)} a part')
     rows = rows_of(table, records)
     notes = ['Percent, mean ± 95 % interval over seeds. ' + '; '.join(
-        f'`{name.replace("_", " ")}`: {text}' for name, text in PROTOCOLS.items()) + '.', *caveats(records)]
+        f'`{name.replace("_", " ")}`: {text}' for name, text in PROTOCOLS.items()) + '.', 
+             *caveats(records, experiments.E100_NOTES if table == 4 else {})]
     if table == 2:
         notes += ['', 'Chosen on held-out training data by the sweeps in `results/sweeps`; all else is the default:',
                   *swept(records)]
@@ -132,7 +147,18 @@ def table_of_runs(table, values, root, kept):
                           for column, seeds in lacking.items())
         notes.append(f'- missing on `{case}`: {named}: '
                      f'`{command([f"table{table}/{case}/{column}" for column in lacking], values)}`')
-    return HEADER, rows, notes, {f'{case}/{column}': seeds for (case, column), seeds in records.items()}
+    return HEADER, rows, notes, merged(records, groups, kept)
+
+
+def merged(records, groups, kept):
+    """{'case/column': {seed: record}} of what is shown, and of the seeds that nobody asked for this time."""
+    whole = {}
+    for (case, column), jobs in groups.items():
+        name = f'{case}/{column}'
+        others = {seed: record for seed, record in kept.get(name, {}).items() if int(seed) not in jobs}
+        if found := others | {str(seed): record for seed, record in records.get((case, column), {}).items()}:
+            whole[name] = dict(sorted(found.items()))
+    return whole
 
 
 def command(studies, values):
@@ -142,15 +168,16 @@ def command(studies, values):
 
 def table_of_data(values):
     """Table 1: clients and sizes."""
-    header = ('data', 'K', 'paper', 'size', 'paper', 'size / K', 'paper', 'std', 'paper')
+    header = ('data', 'K', 'paper', 'training data', 'paper', 'a client', 'paper', 'std', 'paper', 'test data')
     rows, notes = [], []
     found, absent = datasets.load(values.data_dir, download=bool(values.download))
     for name, dataset in found.items():
-        sizes = datasets.sizes(dataset.train) + datasets.sizes(dataset.test)
+        sizes = datasets.sizes(dataset.train)
         ours = (len(sizes), sizes.sum(), sizes.mean(), np.std(sizes))
         theirs = paper.TABLE_1.get(name, (None,) * 4)
         rows.append([f'`{name}`', *(text for mine, published in zip(ours, theirs) for text in (
-            f'{mine:,.0f}', '–' if published is None else f'{published:,}'))])
+            f'{mine:,.0f}', '–' if published is None else f'{published:,}')),
+            f'{datasets.sizes(dataset.test).sum():,}'])
         remarks = [remark for remark in (dataset.caveat, datasets.NOTES.get(name)) if remark]
         notes += [f'- `{name}`: {"; ".join(remarks)}'] if remarks else []
     notes += [f'- missing: `{name}`: {reason}' for name, reason in absent.items()]
@@ -158,18 +185,19 @@ def table_of_data(values):
 
 
 def table_of_pruning(values, root):
-    """Table 3 and its claims, as Markdown, and its numbers."""
+    """What Table 3 is made of: {row: numbers} of the rows all of whose runs are finished, seeds, settings, the rest."""
     values.study = ['table3']
     groups = sweep.groups_of_flags(values)
     jobs = [job for group in groups for job in group.jobs()]
     if values.run:
         sweep.play(jobs, values, root)
-    absent = [job.name for job in jobs if not sweeps.finished(job, root)]
-    if absent:
-        raise VirtualTfError(f'{root} has not {", ".join(absent[:3])}{" …" if len(absent) > 3 else ""} for table 3; '
-                             '--run makes them')
-    rows, seeds = [table3.Row(*row) for row in experiments.TABLE_3_ROWS], list(groups[0].points[()])
-    return table3.results(rows, seeds, root), seeds, jobs[0].settings
+    absent = [group.name for group in groups if not all(finished(job, root) for job in group.jobs())]
+    rows = [table3.Row(*row) for row in experiments.TABLE_3_ROWS if experiments.table3(*row).name not in absent]
+    if not {table3.Row('fedavg'), table3.Row('fedprox')} <= set(rows):
+        raise VirtualTfError(f'{root} lacks the baselines of table 3 or one of their seeds; --run makes them')
+    seeds = list(groups[0].points[()])
+    lacking = f'\n\n- missing: {", ".join(absent)}: `{command(absent, values)}`' if absent else ''
+    return table3.results(rows, seeds, root), seeds, jobs[0].settings, lacking
 
 
 def write(folder, table, header, rows, notes):
@@ -193,10 +221,10 @@ def main(_):
     if table == 1:
         text = write(folder, table, *table_of_data(values))
     elif table == 3:
-        numbers, seeds, settings = table_of_pruning(values, root)
+        numbers, seeds, settings, lacking = table_of_pruning(values, root)
         write_text(folder / 'table3.tex', tables.latex(*table3.accuracies(numbers)))
         text = (table3.markdown(numbers, seeds, f'{settings.dataset}, {settings.rounds} rounds') + '\n\n'
-                + table3.claims(numbers) + table3.distributions(numbers, seeds, root, folder) + '\n')
+                + table3.claims(numbers) + table3.distributions(numbers, seeds, root, folder) + lacking + '\n')
         write_text(folder / 'table3.md', text)
         running.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
             row._asdict() | {'paper': row.published()} | values for row, values in numbers.items()]})

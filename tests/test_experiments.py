@@ -29,10 +29,14 @@ def test_a_later_dict_wins():
 
 
 def test_the_server_moves_alike_whatever_the_damping():
-    for damping in (0.4, 0.8):
-        settings = experiments.experiment('a', {'damping': damping}).settings()
-        assert settings.damping * settings.server_lr == pytest.approx(0.16)
-    assert dict(experiments.experiment('a', {'damping': 0.5, 'server_lr': 1.0}).given)['server_lr'] == 1.0
+    found = [each.settings() for each in experiments.sweep('mnist', 'virtual')['sweeps/mnist/virtual'].values()]
+    assert {settings.damping for settings in found} == {0.25, 0.5, 0.75, 1.0}
+    assert [settings.damping * settings.server_lr for settings in found] == pytest.approx([0.16] * len(found))
+    # but not in a grid of the user's own
+    each, = experiments.grid('g', {'server_lr': 0.3}, {'damping': (0.5,)}).values()
+    assert (each.settings().damping, each.settings().server_lr) == (0.5, 0.3)
+    each, = experiments.grid('g', {'method': 'fedavg'}, {'damping': (0.5,)}).values()
+    assert each.settings().server_lr == 1.0
 
 
 def test_a_grid_has_every_combination():

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -188,3 +189,10 @@ def test_without_ray_the_engine_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, 'ray', None)
     with pytest.raises(VirtualTfError, match='pip install'):
         sweeps.run_ray([], Place(tmp_path, 'nowhere'))
+
+
+def test_paths_for_other_processes_are_whole(monkeypatch, tmp_path):
+    monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+    monkeypatch.chdir(tmp_path)
+    place = sweeps._whole_paths(Place(pathlib.Path('runs'), '~/data'))
+    assert place.root == tmp_path / 'runs' and place.data_dir == str(tmp_path / 'home' / 'data')

@@ -42,19 +42,15 @@ class Experiment:
 
 
 def experiment(name, *givens):
-    """An Experiment from dicts of settings, of which a later one wins.
-
-    The server moves by γ·η_s alone, and γ says how far from it the deployed client models stay: so a given damping
-    without a server_lr gets the one that keeps their product, STEP.
-    """
+    """An Experiment from dicts of settings, of which a later one wins."""
     merged = {}
     for given in givens:
         merged |= given
-    if 'damping' in merged and 'server_lr' not in merged:
-        merged['server_lr'] = round(STEP / merged['damping'], 9)
     return Experiment(name, tuple(sorted(merged.items())))
 
 
+# The server moves by γ·η_s alone, and γ says how far from it the deployed client models stay: so the sweeps vary γ at
+# this product.
 STEP = Settings.damping * Settings.server_lr
 CASES = {
     'mnist': Case('mnist', 'mlp', 60, 'mnist', (0.2, 0.4, 0.8)),
@@ -121,6 +117,7 @@ EARLIER = {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0}, 'fedprox': {'client_l
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
                 ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
 E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
+E100_NOTES = {'writers-conv': 'ten rounds visit two thirds of the clients; in MT the others have the initial model'}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -164,16 +161,24 @@ def sweep(case, column):
     base = CASES[case].given() | COLUMNS[column] | {
         'rounds': SLOW_SWEEP_ROUNDS if slow else SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
     axis, values = (SLOW_AXIS if slow else SECOND_AXIS)[column]
-    points = grid(name, base, {'client_lr': CASES[case].rates, axis: values})
+    points = {point: _at_usual_step(each) for point, each in grid(
+        name, base, {'client_lr': CASES[case].rates, axis: values}).items()}
     fixed = {key: value for key, value in chosen(case, column).items() if key != 'server_lr'}
     if slow or not fixed:
         return {name: points}
-    usual = experiment('', base, fixed).settings().server_lr
+    usual = _at_usual_step(experiment('', base, fixed)).settings().server_lr
     seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
             for point, each in points.items() if fixed.items() <= dict(point).items()}
     more = grid(name, base, {**{key: (value,) for key, value in fixed.items()}, 'server_lr': [
         round(usual * multiple, 9) for multiple in SERVER_LR_MULTIPLES[column]]})
     return {name: points, f'{name}/server_lr': seen | more}
+
+
+def _at_usual_step(each):
+    given = dict(each.given)
+    if 'damping' not in given or 'server_lr' in given:
+        return each
+    return experiment(each.name, given, {'server_lr': round(STEP / given['damping'], 9)})
 
 
 def grid(name, given, axes):
@@ -195,7 +200,7 @@ STUDIES = {
     'table2/shakespeare': ([table2('shakespeare', column) for column in SECOND_AXIS], (0,)),
     'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
     'table4/writers': ([table4('writers', column) for column in SECOND_AXIS], (0, 1, 2)),
-    'table4/writers-conv': ([table4('writers-conv', column) for column in ('fedavg', 'virtual')], (0,)),
+    'table4/writers-conv': ([table4('writers-conv', column) for column in SECOND_AXIS], (0,)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0,)),
 }
 
@@ -211,14 +216,16 @@ def study(name):
 
 
 # Microseconds of one client's step on one core, measured here (scripts.bench has them for two): for estimates alone.
-_STEP_MICROSECONDS = {('mlp', 'fedavg'): 160, ('mlp', 'none'): 290, ('mlp', 'private'): 700, ('conv', 'fedavg'): 13_000,
-         ('conv', 'none'): 16_000, ('lstm', 'fedavg'): 23_000, ('lstm', 'none'): 25_000}
+_STEP_MICROSECONDS = {('mlp', 'fedavg'): 240, ('mlp', 'none'): 530, ('mlp', 'private'): 1_400, ('mlp', 'sample'): 2_000,
+                      ('conv', 'fedavg'): 13_000, ('conv', 'none'): 16_000, ('lstm', 'fedavg'): 23_000,
+                      ('lstm', 'none'): 25_000}
 _START = 12.0     # seconds to import, load and compile
 
 
 def estimate(settings, dataset):
     """Seconds that a run will take, roughly: so many steps of so many microseconds."""
-    kind = 'fedavg' if settings.method != 'virtual' else 'none' if settings.private == 'none' else 'private'
+    kind = ('fedavg' if settings.method != 'virtual' else 'sample' if settings.estimator == 'sample' else
+            'none' if settings.private == 'none' else 'private')
     step = _STEP_MICROSECONDS.get((settings.model, kind)) or 2.5 * _STEP_MICROSECONDS.get(
         (settings.model, 'none'), _STEP_MICROSECONDS['mlp', 'none'])
     batches = sum(math.ceil(size / settings.batch_size) for size in dataset.train.sizes()) / len(dataset.clients)

@@ -170,11 +170,23 @@ def _draw_band(axis, method, runs, key, factor):
 
 
 def _log_scale(axis):
-    """Log y with plain numbers, also when the values span less than a power of ten."""
+    """Log y with a few plain numbers."""
     axis.set_yscale('log')
-    axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_locator(ticker.FixedLocator(log_ticks(*axis.get_ylim())))
     axis.yaxis.set_major_formatter(ticker.FormatStrFormatter('%g'))
     axis.yaxis.set_minor_formatter(ticker.NullFormatter())
+
+
+def log_ticks(low, high):
+    """From two to six round numbers between low and high, whether that is less than a power of ten or many."""
+    decades = np.log10(high / low)
+    if decades < 0.7:
+        ticks = ticker.MaxNLocator(4, steps=(1, 2, 5, 10)).tick_values(low, high)
+    else:
+        subs = (1, 2, 5) if decades < 1.4 else (1, 3) if decades < 2.2 else (1,)
+        powers = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1, np.ceil(decades / 5))
+        ticks = np.concatenate([sub * 10.0 ** powers for sub in subs])
+    return [tick for tick in sorted(ticks) if low <= tick <= high]
 
 
 @_in_print

@@ -185,7 +185,7 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
              log_to_driver=False, configure_logging=False)
     try:
         task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(play)
-        place = place._replace(root=place.root.resolve(), data_dir=str(pathlib.Path(place.data_dir).resolve()))
+        place = _whole_paths(place)
         pending, ended, errors = {task.remote(job, place): job for job in jobs}, [], {}
         while pending:
             done, _ = ray.wait(list(pending), timeout=1.0)
@@ -203,6 +203,11 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
     finally:
         ray.shutdown()
     return errors
+
+
+def _whole_paths(place):
+    """For processes that work in other folders."""
+    return place._replace(root=place.root.resolve(), data_dir=str(pathlib.Path(place.data_dir).expanduser().resolve()))
 
 
 def score(job, root, select):

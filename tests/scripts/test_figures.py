@@ -52,6 +52,20 @@ def start(*flags):
                           capture_output=True)
 
 
+@pytest.mark.parametrize('low, high, expected', [
+    (0.3, 0.7, [0.4, 0.6]), (0.05, 1.0, [0.05, 0.1, 0.2, 0.5, 1.0]), (0.02, 2.0, [0.03, 0.1, 0.3, 1.0]),
+    (1e-4, 0.5, [1e-4, 1e-3, 1e-2, 0.1]), (2e-8, 1.0, [1e-6, 1e-4, 1e-2, 1.0])])
+def test_ticks_of_a_log_axis(low, high, expected):
+    assert figures.log_ticks(0.999 * low, 1.001 * high) == pytest.approx(expected)
+
+
+def test_a_log_axis_has_from_two_to_six_ticks():
+    generator = np.random.default_rng(0)
+    for low, decades in zip(10 ** generator.uniform(-6, 2, 500), generator.uniform(0.05, 8, 500)):
+        ticks = figures.log_ticks(low, low * 10 ** decades)
+        assert 2 <= len(ticks) <= 6 and low <= min(ticks) and max(ticks) <= low * 10 ** decades
+
+
 def test_moving_average_by_hand():
     # 1; (1 + 3)/2; (3 + 8)/2; (8 + 0)/2
     assert figures.moving_average(np.array([1.0, 3.0, 8.0, 0.0]), window=2).tolist() == [1.0, 2.0, 5.5, 4.0]

@@ -44,3 +44,7 @@ def test_each_statement_has_its_figures(tmp_path):
     assert '| `writers` | -10.00 | MT above S | no |' in text
     assert '| `writers` | VIRTUAL | +5.00 | -20.00 | +5.00 | -20.00 | FedAvg, FedProx | 1 |' in text
     assert '| `writers` | VIRTUAL, private weights | +5.00 | +5.00 | +5.00 | +5.00 | FedAvg, FedProx | 1 |' in text
+    # A statement without a run says so, and seeds that a baseline has not are no comparison.
+    text = statements.report(tmp_path / 'empty', {name: {str(int('fedprox' in name)): record['0']}
+                                                  for name, record in summaries.items()})
+    assert 'MT is steadier' in text and text.count('has no run for this') == 3 and 'nan' not in text

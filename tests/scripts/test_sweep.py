@@ -3,6 +3,8 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from scripts import sweep
 from virtual_tf import sweeps
@@ -17,6 +19,8 @@ def test_axes_of_a_grid():
                        ('seed=1', 'seed')):
         with pytest.raises(VirtualTfError, match=said):
             sweep.parse_grid([text])
+    with pytest.raises(VirtualTfError, match='client_lr twice'):
+        sweep.parse_grid(['client_lr=0.1', 'client_lr=0.2'])
 
 
 def test_durations():
@@ -24,14 +28,42 @@ def test_durations():
     assert sweep.duration(math.nan) == 'an unknown time'
 
 
+@pytest.fixture
+def asked():
+    """What flags ask for; they are defined once in a process."""
+    if 'study' not in flags.FLAGS:
+        sweep.define_flags()
+
+    def parse(*arguments):
+        flags.FLAGS(['sweep', *arguments])
+        return sweep.groups_of_flags(flags.FLAGS)
+
+    with flagsaver.flagsaver():
+        yield parse
+
+
+def test_flags_apply_to_every_run_of_a_study(asked):
+    group, *others = asked('--study=kl', '--rounds=3', '--seed=1')
+    assert len(others) == 6 and [job.settings.rounds for job in group.jobs()] == [3]
+    assert [job.settings.seed for job in group.jobs()] == [1]
+
+
 @pytest.mark.parametrize('arguments, said', [
-    (['--study=table9'], 'table2/mnist'),
-    (['--study=kl', '--grid=client_lr=0.1'], 'exclude'),
+    (['--study=kl', '--grid=client_lr=0.1'], 'study and grid exclude'),
+    (['--study=kl', '--method=virtual'], 'study and method exclude'),
+    (['--method=fedavg', '--grid=client_lr=0.1,0.2'], 'add --validation_fraction=0.2'),
+    (['--study=sweeps/har', '--client_lr=0.05'], 'client_lr is an axis of sweeps/har/fedavg'),
+    (['--private_baselines'], 'private_baselines'),
     (['--grid=nonsense=1'], 'nonsense'),
     (['--method=virtual,nonsense'], 'nonsense'),
     (['--seed=x'], 'seed must be a whole number'),
-    (['--processes=0'], 'processes'),
 ])
+def test_flags_that_do_not_fit_are_refused(asked, arguments, said):
+    with pytest.raises(VirtualTfError, match=said):
+        asked(*arguments)
+
+
+@pytest.mark.parametrize('arguments, said', [(['--study=table9'], 'table2/mnist'), (['--processes=0'], 'processes')])
 def test_a_bad_flag_is_one_sentence(tmp_path, arguments, said):
     done = subprocess.run([sys.executable, '-m', 'scripts.sweep', f'--output_dir={tmp_path / "out"}', *arguments],
                           capture_output=True, text=True)

@@ -56,6 +56,31 @@ def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monk
         tables.table_of_runs(2, values, tmp_path / 'empty', {})
 
 
+def test_only_what_is_missing_is_made(groups, tmp_path, monkeypatch):
+    played = []
+    monkeypatch.setattr(tables, 'groups_of', lambda table, values: groups)
+    monkeypatch.setattr(tables.sweep, 'play', lambda jobs, values, root: played.extend(jobs))
+    tables.table_of_runs(2, types.SimpleNamespace(run=True, data_dir='DATA', output_dir='runs'), tmp_path, {})
+    assert played == [groups['mnist', 'virtual'][2], groups['mnist', 'fedavg'][0]]
+
+
+def test_seeds_that_nobody_asked_for_stay(groups, tmp_path):
+    records, _ = tables.collect(groups, tmp_path, {})
+    kept = {'mnist/virtual': {'0': 'old', '2': 'outdated', '7': 'other'}, 'gone/virtual': {'0': 'old'}}
+    assert tables.merged(records, groups, kept) == {'mnist/virtual': {
+        '0': records['mnist', 'virtual'][0], '1': records['mnist', 'virtual'][1], '7': 'other'}}
+
+
+def test_a_folder_with_other_settings_is_missing_and_named(groups, tmp_path, caplog):
+    path = tmp_path / groups['mnist', 'virtual'][0].name / 'config.json'
+    config = json.loads(path.read_text())
+    config['settings']['client_lr'] *= 2
+    path.write_text(json.dumps(config))
+    records, missing = tables.collect(groups, tmp_path, {})
+    assert list(records['mnist', 'virtual']) == [1] and missing['mnist', 'virtual'] == [0, 2]
+    assert 'client_lr' in caplog.text and str(path.parent) in caplog.text
+
+
 def test_a_summary_stands_for_a_run_whose_folder_is_gone_if_it_had_the_same_settings(groups, tmp_path):
     _, _, job = groups['mnist', 'virtual'].values()
     written = tables.record_of(write_run(tmp_path / 'elsewhere', experiments.table2('mnist', 'virtual'), 2, 0.5, 0.4),
