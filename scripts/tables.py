@@ -136,7 +136,7 @@ def table_of_runs(table, values, root, kept):
                              f'{command(studies_of(table), values)} a part')
     rows = rows_of(table, records)
     notes = ['Percent, mean ± 95 % interval over seeds. ' + '; '.join(
-        f'`{name.replace("_", " ")}`: {text}' for name, text in PROTOCOLS.items()) + '.', 
+        f'`{name.replace("_", " ")}`: {text}' for name, text in PROTOCOLS.items()) + '.',
              *caveats(records, experiments.E100_NOTES if table == 4 else {})]
     if table == 2:
         notes += ['', 'Chosen on held-out training data by the sweeps in `results/sweeps`; all else is the default:',

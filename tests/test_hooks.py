@@ -74,6 +74,10 @@ def test_the_hparams_dashboard_has_the_session_and_the_summary_metrics(logged):
     listed = plugin_data_pb2.HParamsPluginData.FromString(experiment.metadata.plugin_data.content).experiment
     assert {f'{protocol}/{model}/{metric}' for protocol in ('max', 'final') for model in ('server', 'mt')
             for metric in ('accuracy', 'cross_entropy')} == {info.name.tag for info in listed.metric_infos}
+    # TensorBoard has a column for five settings, those that are marked before the others
+    assert {info.name for info in listed.hparam_infos} == set(recorded)
+    assert [info.name for info in listed.hparam_infos if info.differs] == [
+        'method', 'client_lr', 'server_lr', 'kl_weight', 'private']
     (step, best), = tags['max/server/accuracy']
     assert step == 3 and float(tf.make_ndarray(best.tensor)) == 0.75
 

@@ -7,12 +7,15 @@ import os
 
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tqdm import tqdm
 
 from virtual_tf import events, files, gaussian, layers
 from virtual_tf.types import VirtualTfError
 
 _SHOWN = {'S': 'server/accuracy', 'MT': 'mt/accuracy', 'loss': 'train/loss'}
+# TensorBoard's HParams page opens with five settings, and puts those in front of which it is told that they differ.
+_FIRST = ('client_lr', 'kl_weight', 'method', 'private', 'server_lr')
 
 
 class Hook:
@@ -77,10 +80,7 @@ class TensorBoard(Hook):
         self._writer = tf.summary.create_file_writer(str(folder))
         self._settings = settings
         with events.writing(self._writer, 0):
-            hparams.hparams_config(
-                hparams=[hparams.HParam(name) for name in _hparams(settings)],
-                metrics=[hparams.Metric(f'{protocol}/{model}/{metric}') for protocol in ('max', 'final')
-                         for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')])
+            tf.summary.experimental.write_raw_pb(_dashboard(settings).SerializeToString())
             hparams.hparams(_hparams(settings))
         for metrics in history:
             if metrics['round'] not in logged:
@@ -145,6 +145,20 @@ def finite(value):
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _dashboard(settings):
+    """What TensorBoard's HParams page shows, the settings of _FIRST before the others."""
+    summary = hparams.hparams_config_pb(
+        hparams=[hparams.HParam(name) for name in _hparams(settings)],
+        metrics=[hparams.Metric(f'{protocol}/{model}/{metric}') for protocol in ('max', 'final')
+                 for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')])
+    value, = summary.value
+    page = HParamsPluginData.FromString(value.metadata.plugin_data.content)
+    for info in page.experiment.hparam_infos:
+        info.differs = info.name in _FIRST
+    value.metadata.plugin_data.content = page.SerializeToString()
+    return summary
 
 
 def _hparams(settings):
