@@ -10,7 +10,8 @@ epochs100    both with 100 epochs a round (--study=table4/…)
 snr          CDF of the SNR of the clients' weights (study table3)
 client_size  MT accuracy against client size on Shakespeare (--study=table2/shakespeare)
 
-Only finished runs are drawn. What is missing is named with the command that makes it.
+Only finished runs are drawn. What is missing is named with the command that makes it. The curves of all runs are kept
+in output_dir/histories.jsonl, which stands for folders that are gone; snr and client_size need the folders.
 """
 import dataclasses
 import pathlib
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from absl import flags
 
 from scripts import entry, table3
-from virtual_tf import data, experiments, figures, files, snr
+from virtual_tf import data, experiments, figures, files, histories, snr
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.data.federated import DataError
 from virtual_tf.settings import Settings
@@ -32,6 +33,10 @@ class Place(NamedTuple):
     """Where runs and data lie."""
     root: pathlib.Path
     data_dir: str = DATA_DIR
+    kept: dict = {}     # noqa: RUF012  {folder: Run} of runs whose folders may be gone
+
+    def runs(self, each):
+        return histories.runs_of(each, self.root, self.kept)
 
     def command(self, study):
         """What makes the runs of a study."""
@@ -59,8 +64,7 @@ def _unless(default, flag, value):
 def missing(place, study):
     """[a line on the runs of a study that are not finished, with the command], [] if there are none."""
     found, seeds = experiments.STUDIES[study]
-    lacking = {each.name: [seed for seed in seeds if not (place.root / each.folder(seed) / 'summary.json').exists()]
-               for each in found}
+    lacking = {each.name: sorted(set(seeds) - {run.seed for run in place.runs(each)}) for each in found}
     named = ', '.join(f'{name} ({_seeds(left)})' for name, left in lacking.items() if left)
     if all(len(left) == len(seeds) for left in lacking.values()):
         named = f'all of {study} ({_seeds(seeds)})'
@@ -106,7 +110,7 @@ def outdated(each, runs):
 
 def kl(place):
     found = {weight: experiments.kl_study(weight) for weight in experiments.KL_WEIGHTS}
-    runs = {weight: figures.finished(place.root / each.name) for weight, each in found.items()}
+    runs = {weight: place.runs(each) for weight, each in found.items()}
     runs = {weight: of_seeds for weight, of_seeds in runs.items() if of_seeds}
     if not runs:
         return [], missing(place, 'kl')
@@ -132,7 +136,7 @@ def cases_of(place, table, make):
         methods = {}
         for column, label in experiments.LABELS.items():
             each = make(case, column)
-            if runs := figures.finished(place.root / each.name):
+            if runs := place.runs(each):
                 methods[label] = runs
                 notes += outdated(each, runs)
         if methods:
@@ -179,7 +183,7 @@ def snr_cdf(place):
             lines.append(f'{label} without pruning ({_seeds(lacking)}): {place.command(each.name)}')
         folders = sorted(path.parent for path in (place.root / each.name).glob('seed-*/summary.json'))
         if found := snr.load(folders):
-            counts[label], methods[label] = found, [figures.read_run(folder) for folder in folders]
+            counts[label], methods[label] = found, [histories.read_run(folder) for folder in folders]
     if not counts:
         return [], lines
     figure = figures.snr({label: snr.shares(found) for label, found in counts.items()}, snr.GRID,
@@ -190,10 +194,10 @@ def snr_cdf(place):
 
 
 def client_size(place):
-    clients, methods, notes, lines = {}, {}, [], missing(place, 'table2/shakespeare')
+    clients, methods, notes, lines = {}, {}, [], missing(place._replace(kept={}), 'table2/shakespeare')
     for column in ('virtual', 'fedavg'):
         each, label = experiments.table2('shakespeare', column), experiments.LABELS[column]
-        runs = figures.finished(place.root / each.name)[:1]     # a point for each client, so one seed
+        runs = histories.finished(place.root / each.name)[:1]     # a point for each client, so one seed
         try:
             if runs:
                 clients[label] = figures.sizes_of(runs[0], _load(place, runs[0]))
@@ -213,6 +217,11 @@ def client_size(place):
     return [Picture('client_size', figure, '\n'.join([caption, *notes]))], lines
 
 
+def drawn_by_round():
+    """The experiments whose curves are in a figure."""
+    return [each for study, (found, _) in experiments.STUDIES.items() if study != 'table3' for each in found]
+
+
 def _load(place, run):
     """The data of a run; nothing is downloaded for a picture."""
     names = {field.name for field in dataclasses.fields(Settings)}
@@ -229,8 +238,8 @@ def main(_):
     unknown = [name for name in values.figure if name not in DRAWERS]
     if unknown or not values.figure:
         raise VirtualTfError(f'figure must be of {", ".join(DRAWERS)}, got {",".join(values.figure) or "none"}')
-    place = Place(pathlib.Path(values.root).expanduser(), values.data_dir)
     folder, drawn, lacking = pathlib.Path(values.output_dir).expanduser(), 0, {}
+    place = Place(pathlib.Path(values.root).expanduser(), values.data_dir, histories.load(folder / histories.FILE))
     for name in dict.fromkeys(values.figure):
         pictures, lines = DRAWERS[name](place)
         for line in lines:
@@ -245,6 +254,8 @@ def main(_):
     if not drawn:
         raise VirtualTfError(f'nothing can be drawn: root = {place.root} has no finished run for '
                              f'{", ".join(values.figure)}; the commands above make them')
+    histories.save(folder / histories.FILE, {each.folder(run.seed): run for each in drawn_by_round()
+                                             for run in place.runs(each)})
 
 
 if __name__ == '__main__':

@@ -1,16 +1,15 @@
 """The paper's statements about its curves and tables, each with our figures.
 
-    python -m scripts.statements            # from runs/ and results/table2.json, writes results/statements.md
+    python -m scripts.statements     # from runs/, results/table2.json and the curves kept in results/figures
 """
 import itertools
-import json
 import pathlib
 
 import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import experiments, figures, files, sweeps, tables
+from virtual_tf import experiments, files, histories, sweeps, tables
 from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
@@ -38,16 +37,12 @@ def last(runs, key):
     return factor * float(np.mean([run.metrics[key][-5:].mean() for run in runs]))
 
 
-def clients_of(run):
-    return json.loads((run.folder / 'config.json').read_text(encoding='utf-8'))['data']['clients']
-
-
-def table2(root):
+def table2(root, kept):
     """{case: {column: [Run, …]}} of what is finished."""
     found = {}
     for case in experiments.CASES:
         for column in experiments.COLUMNS:
-            if runs := figures.finished(root / experiments.table2(case, column).name):
+            if runs := histories.runs_of(experiments.table2(case, column), root, kept):
                 found.setdefault(case, {})[column] = runs
     return found
 
@@ -60,17 +55,17 @@ def steadiness(found):
             if runs := methods.get(column):
                 change = [100 * np.mean([unrest(run.metrics[key]) for run in runs]) for key in (S, MT)]
                 late = np.mean([first_reaching(run.metrics[MT]) - first_reaching(run.metrics[S]) for run in runs])
-                period = clients_of(runs[0]) / runs[0].settings['clients_per_round']
+                period = runs[0].clients / runs[0].settings['clients_per_round']
                 rows.append([f'`{case}`', experiments.LABELS[column], *(f'{value:.2f}' for value in change),
                              f'{late:.1f}', f'{period:.1f}'])
     return ('case', 'method', 'S changes a round by', 'MT by', 'MT is late by, rounds', 'K/C'), rows
 
 
-def kl_weights(root):
+def kl_weights(root, kept):
     """β between 1e-6 and 1e-3 does no harm to S, and 1e-5 is best for MT."""
     rows = []
     for weight in experiments.KL_WEIGHTS:
-        if runs := figures.finished(root / experiments.kl_study(weight).name):
+        if runs := histories.runs_of(experiments.kl_study(weight), root, kept):
             rows.append([f'{weight:g}', *(f'{last(runs, key):{form}}' for key, form in (
                 ('server/cross_entropy', '.3g'), ('mt/cross_entropy', '.3g'), (S, '.2f'), (MT, '.2f')))])
     return ('β', 'S cross-entropy', 'MT cross-entropy', 'S', 'MT'), rows
@@ -111,13 +106,13 @@ def superiority(table):
     return ('case', 'method', 'S max', 'MT max', 'S last 5', 'MT last 5', 'better of', 'seeds'), rows
 
 
-def report(root, summaries):
-    """All statements as Markdown, from run folders and from the summaries of Table 2; what has no run says so."""
-    found, table = table2(root), {}
+def report(root, summaries, kept):
+    """All statements as Markdown, from runs and from the summaries of Table 2; what has no run says so."""
+    found, table = table2(root, kept), {}
     for name, seeds in summaries.items():
         case, column = name.split('/')
         table.setdefault(case, {})[column] = seeds
-    parts = [(steadiness.__doc__, steadiness(found)), (kl_weights.__doc__, kl_weights(root)),
+    parts = [(steadiness.__doc__, steadiness(found)), (kl_weights.__doc__, kl_weights(root, kept)),
              (personal.__doc__, personal(table)), (superiority.__doc__, superiority(table))]
     if not any(rows for _, (_, rows) in parts):
         raise VirtualTfError(f'{root} has no finished run of table 2 or of the KL study; scripts.sweep makes them')
@@ -130,7 +125,8 @@ def main(_):
     values = flags.FLAGS
     folder = pathlib.Path(values.results_dir).expanduser()
     path = folder / 'table2.json'
-    text = report(pathlib.Path(values.root).expanduser(), sweeps.read_json(path) if path.exists() else {})
+    text = report(pathlib.Path(values.root).expanduser(), sweeps.read_json(path) if path.exists() else {},
+                  histories.load(folder / 'figures' / histories.FILE))
     files.check_writable(folder, 'results_dir')
     with files.replacing(folder / 'statements.md') as file:
         file.write(text.encode())

@@ -6,7 +6,6 @@
 Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summaries of every seed. A summary that is in
 there already stands for a run of the same settings whose folder is gone.
 """
-import dataclasses
 import logging
 import pathlib
 
@@ -15,7 +14,7 @@ from absl import flags
 
 from scripts import datasets, entry, sweep, table3
 from virtual_tf import experiments, files, paper, running, sweeps, tables
-from virtual_tf.settings import Settings
+from virtual_tf.settings import changes, whole
 from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
@@ -79,14 +78,13 @@ def record_of(job, root):
     summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
     return {**{protocol: summary[protocol] for protocol in ('max', 'final', 'last_5')},
             'rounds': summary['rounds'], 'seconds': summary['seconds'],
-            'settings': {name: value for name, value in config['settings'].items()
-                         if value != getattr(Settings, name)},
+            'settings': changes(config['settings']),
             'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
 
 
 def same(settings, changed):
     """Whether a run with these values, and defaults for all others, is the one that is asked for."""
-    stored = dataclasses.asdict(Settings()) | changed
+    stored = whole(changed)
     return not settings.differences(stored) and settings.rounds == stored['rounds']
 
 

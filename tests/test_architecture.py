@@ -11,7 +11,8 @@ PACKAGE = ROOT / 'virtual_tf'
 ROOMS = (
     'types', 'settings', 'files', 'events', 'clients', 'streams', 'gaussian', 'coordinates', 'encoding', 'sparse',
     'layers', 'models', 'free_energy', 'local', 'algorithms', 'data', 'evaluation', 'store', 'checkpoint', 'training',
-    'hooks', 'plots', 'data_plots', 'snr', 'paper', 'tables', 'running', 'experiments', 'sweeps', 'figures', 'deploy')
+    'hooks', 'plots', 'data_plots', 'snr', 'paper', 'tables', 'running', 'experiments', 'sweeps', 'histories',
+    'figures', 'deploy')
 SOURCES = sorted(path for path in PACKAGE.rglob('*.py') if path != PACKAGE / '__init__.py')
 NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 

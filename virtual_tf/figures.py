@@ -3,7 +3,6 @@
 A figure is at most as wide as a page, and its text has 8 points there.
 """
 import functools
-import json
 from typing import NamedTuple
 
 import numpy as np
@@ -25,40 +24,12 @@ _PRINT = {'font.size': 8, 'axes.titlesize': 'medium', 'figure.titlesize': 'large
           'figure.figsize': (_PAGE, 3.0), 'axes.grid': True, 'grid.alpha': 0.3}
 
 
-class Run(NamedTuple):
-    """A finished run."""
-    folder: object          # its path
-    settings: dict
-    metrics: dict           # {name: values by round [R]}, NaN where not finite
-
-    @property
-    def seed(self):
-        return self.settings['seed']
-
-    @property
-    def rounds(self):
-        return len(self.metrics['round'])
-
-
 class Sizes(NamedTuple):
     """Clients of one run, all [K]."""
     size: np.ndarray        # training targets
     accuracy: np.ndarray    # MT, NaN without test data
     trained: np.ndarray     # whether it was ever selected
     server: float           # accuracy of S on all test data
-
-
-def finished(folder):
-    """Runs of an experiment's folder that have ended, by seed."""
-    runs = [read_run(path.parent) for path in folder.glob('seed-*/summary.json')]
-    return sorted(runs, key=lambda run: run.seed)
-
-
-def read_run(folder):
-    settings = json.loads((folder / 'config.json').read_text(encoding='utf-8'))['settings']
-    rows = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()]
-    # None, which is what JSON has for a number that is not finite, becomes NaN.
-    return Run(folder, settings, {key: np.array([row.get(key) for row in rows], float) for key in rows[0]})
 
 
 def sizes_of(run, dataset):

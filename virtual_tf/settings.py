@@ -169,6 +169,16 @@ def make_settings(given):
     return Settings(**values)
 
 
+def changes(values):
+    """Those of a dict of settings that are not the defaults."""
+    return {name: value for name, value in values.items() if value != getattr(Settings, name)}
+
+
+def whole(changed):
+    """The dict of all settings of which `changed` are not the defaults."""
+    return dataclasses.asdict(Settings()) | changed
+
+
 def _check(field, value):
     name, rule = field.name, field.metadata
     if rule['choices'] and value not in rule['choices']:

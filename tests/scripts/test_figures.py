@@ -13,20 +13,20 @@ from toys import make_dataset
 
 from scripts import figures as command
 from scripts import table3
-from virtual_tf import checkpoint, data, evaluation, experiments, figures, plots, snr
+from virtual_tf import checkpoint, data, evaluation, experiments, figures, histories, plots, snr
 from virtual_tf.data.federated import DataError
 from virtual_tf.settings import make_settings
 from virtual_tf.types import VirtualTfError
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-KEYS = [key for key, *_ in (*figures.CROSS_ENTROPY, *figures.ACCURACY)]
 
 
 def write_run(folder, settings, values, end=True, **changes):
     """A run folder in which every metric has these values by round, or those of `changes` for its key."""
     folder.mkdir(parents=True)
-    columns = {key: changes.get(key, values) for key in KEYS}
-    (folder / 'config.json').write_text(json.dumps({'settings': dataclasses.asdict(settings)}))
+    columns = {key: changes.get(key, values) for key in histories.KEYS}
+    (folder / 'config.json').write_text(json.dumps(
+        {'settings': dataclasses.asdict(settings), 'data': {'clients': 4}}))
     (folder / 'metrics.jsonl').write_text(''.join(json.dumps(
         {'round': i + 1} | {key: column[i] for key, column in columns.items()}) + '\n' for i in range(len(values))))
     if end:
@@ -86,19 +86,10 @@ def test_binned_means_by_hand():
     assert len(figures.binned_means(np.array([3]), np.array([1.0]))[0]) == 1
 
 
-def test_runs_are_read_by_seed_and_only_when_finished(tmp_path):
-    each = experiments.table2('har', 'fedavg')
-    write_experiment(tmp_path, each, {10: [0.5, None], 2: [0.5, 0.25]})
-    write_run(tmp_path / each.folder(3), each.settings(3), [0.5], end=False)
-    runs = figures.finished(tmp_path / each.name)
-    assert [run.seed for run in runs] == [2, 10]
-    assert runs[0].metrics['train/loss'].tolist() == [0.5, 0.25] and math.isnan(runs[1].metrics['mt/accuracy'][1])
-
-
 def test_over_seeds_goes_as_far_as_the_shortest(tmp_path):
     each = experiments.table2('har', 'fedavg')
     write_experiment(tmp_path, each, {0: [1.0, 2.0, 3.0], 1: [3.0, 6.0]})
-    rounds, mean, low, high = figures.over_seeds(figures.finished(tmp_path / each.name), 'train/loss')
+    rounds, mean, low, high = figures.over_seeds(histories.finished(tmp_path / each.name), 'train/loss')
     assert (rounds.tolist(), mean.tolist(), low.tolist(), high.tolist()) == ([1, 2], [2, 4], [1, 2], [3, 6])
 
 
@@ -231,7 +222,7 @@ def test_client_size_has_a_point_a_client(shakespeare):
 
 
 def test_client_size_refuses_other_data_and_a_run_without_checkpoint(shakespeare, monkeypatch):
-    run = figures.read_run(shakespeare.folder)
+    run = histories.read_run(shakespeare.folder)
     with pytest.raises(VirtualTfError, match='other data'):
         figures.sizes_of(run, make_dataset(sizes=(9, 5, 7, 40)))
     with pytest.raises(VirtualTfError, match='other data'):
@@ -251,7 +242,7 @@ def test_the_command_writes_what_can_be_drawn_and_names_the_rest(tmp_path):
     done = start(f'--root={tmp_path}/runs', f'--output_dir={tmp_path}/out', '--figure=kl,curves,accuracy')
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / 'out').iterdir()) == [
-        f'{name}.{end}' for name in ('accuracy', 'curves') for end in ('pdf', 'png', 'txt')]
+        *(f'{name}.{end}' for name in ('accuracy', 'curves') for end in ('pdf', 'png', 'txt')), histories.FILE]
     content = (tmp_path / 'out' / 'curves.pdf').read_bytes()
     assert content.startswith(b'%PDF') and b'/Type3' not in content
     size = plots.plt.imread(tmp_path / 'out' / 'curves.png').shape
@@ -259,6 +250,16 @@ def test_the_command_writes_what_can_be_drawn_and_names_the_rest(tmp_path):
     lines = [line for line in done.stdout.splitlines() if line.startswith('missing')]
     assert lines[0].startswith('missing for kl: ')
     assert sum('--study=table2/har ' in line for line in lines) == 1 and 'curves, accuracy' in lines[1]
+
+
+def test_what_was_drawn_once_can_be_drawn_without_its_folders(tmp_path):
+    each = experiments.table2('mnist', 'virtual')
+    write_experiment(tmp_path / 'runs', each, {0: [2.0] * 60})
+    for root in ('runs', 'gone'):
+        done = start(f'--root={tmp_path / root}', f'--output_dir={tmp_path}/out', '--figure=curves')
+        assert done.returncode == 0, done.stderr
+        assert 'mnist, mlp, 60 rounds, C = 10, E = 20: seed 0' in done.stdout
+        assert 'table2/mnist/virtual (seeds 1, 2)' in done.stdout
 
 
 def test_nothing_to_draw_and_an_unknown_figure_are_one_sentence(tmp_path):

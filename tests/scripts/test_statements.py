@@ -28,7 +28,7 @@ def test_the_first_round_with_nine_tenths_of_the_end():
 
 def test_each_statement_has_its_figures(tmp_path):
     with pytest.raises(VirtualTfError, match='no finished run'):
-        statements.report(tmp_path, {})
+        statements.report(tmp_path, {}, {})
     s, late = [0.2] + [0.8] * 9, [0.1] * 4 + [0.7] * 6
     write(tmp_path, experiments.table2('writers', 'virtual'), s, late)
     write(tmp_path, experiments.table2('writers', 'fedavg'), [0.75] * 10, [0.9] * 10)
@@ -37,7 +37,7 @@ def test_each_statement_has_its_figures(tmp_path):
     summaries = {f'writers/{column}': {'0': {
         protocol: dict(zip((statements.S, statements.MT), pair)) for protocol in ('max', 'last_5')}}
         for column, pair in levels.items()}
-    text = statements.report(tmp_path, summaries)
+    text = statements.report(tmp_path, summaries, {})
     # S has its level in round 2, MT in round 5; 50 clients, 10 a round
     assert '| `writers` | VIRTUAL | 0.00 | 0.00 | 3.0 | 5.0 |' in text
     assert '| 1e-05 | 0.2 | 0.3 | 80.00 | 70.00 |' in text
@@ -46,5 +46,5 @@ def test_each_statement_has_its_figures(tmp_path):
     assert '| `writers` | VIRTUAL, private weights | +5.00 | +5.00 | +5.00 | +5.00 | FedAvg, FedProx | 1 |' in text
     # A statement without a run says so, and seeds that a baseline has not are no comparison.
     text = statements.report(tmp_path / 'empty', {name: {str(int('fedprox' in name)): record['0']}
-                                                  for name, record in summaries.items()})
+                                                  for name, record in summaries.items()}, {})
     assert 'MT is steadier' in text and text.count('has no run for this') == 3 and 'nan' not in text
