@@ -3,22 +3,27 @@
     python -m scripts.tables --table=2 --data_dir=DATA          # what is there; names the commands for what is missing
     python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
 
+    python -m scripts.tables --table=2 --run --data_dir=DATA --validation_fraction=0.2 --output_dir=runs/val \\
+        --results_dir=results/val                               # holds data out, so that it can choose the round: val
+
 Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summaries of every seed. A summary that is in
 there already stands for a run of the same settings whose folder is gone.
 """
+import dataclasses
 import logging
 import pathlib
 
 import numpy as np
 from absl import flags
 
-from scripts import datasets, entry, sweep, table3
+from scripts import datasets, entry, run, sweep, table3
 from virtual_tf import experiments, files, paper, running, sweeps, tables
-from virtual_tf.settings import changes, whole
+from virtual_tf.settings import Settings, changes, whole
 from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
-PROTOCOLS = {'max': 'best round on test data, the paper\'s protocol', 'last_5': 'mean of the last five rounds'}
+PROTOCOLS = {'max': 'best round on test data, the paper\'s protocol', 'last_5': 'mean of the last five rounds',
+             'final': 'last round', 'val': 'round that was best on held-out training data'}
 # What the paper says.
 PUBLISHED = {2: paper.TABLE_2, 4: paper.TABLE_4}
 HEADER = ('data', 'rounds', 'method', 'S max', 'paper', 'difference', 'MT max', 'paper', 'difference', 'S last 5',
@@ -76,7 +81,7 @@ def finished(job, root):
 def record_of(job, root):
     """What is kept of a finished run."""
     summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
-    return {**{protocol: summary[protocol] for protocol in ('max', 'final', 'last_5')},
+    return {**{protocol: summary[protocol] for protocol in PROTOCOLS if protocol in summary},
             'rounds': summary['rounds'], 'seconds': summary['seconds'],
             'settings': changes(config['settings']),
             'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
@@ -104,6 +109,20 @@ def rows_of(table, records):
     return lines
 
 
+def other_protocols(records):
+    """Header and lines of what the paper's table has no place for: `final`, and `val` of runs that held data out."""
+    protocols = [name for name in ('final', 'val') if name in shown(records)]
+    header = ('data', 'method', *(f'{model} {name}' for name in protocols for model in ('S', 'MT')))
+    return header, [[f'`{case}`', experiments.LABELS[column], *(
+        tables.cell([100 * record[name][key] for record in seeds.values() if name in record])
+        for name in protocols for key in (S, MT))] for (case, column), seeds in records.items()]
+
+
+def shown(records):
+    """The protocols that any of the runs has."""
+    return [name for name in PROTOCOLS if any(name in one for seeds in records.values() for one in seeds.values())]
+
+
 def caveats(records, more):
     """A sentence for each case whose data or settings are not the paper's."""
     notes = {}
@@ -123,7 +142,7 @@ def swept(records):
 
 
 def table_of_runs(table, values, root, kept):
-    """(header, rows, Markdown around them, summaries) of Table 2 or 4; `kept` are summaries of before."""
+    """([(header, rows), …], notes in Markdown, summaries) of Table 2 or 4; `kept` are summaries of before."""
     groups = groups_of(table, values)
     records, missing = collect(groups, root, kept)
     if values.run and missing:
@@ -132,9 +151,8 @@ def table_of_runs(table, values, root, kept):
     if not records:
         raise VirtualTfError(f'{root} has no run of table {table}; --run makes them all, '
                              f'{command(studies_of(table), values)} a part')
-    rows = rows_of(table, records)
     notes = ['Percent, mean ± 95 % interval over seeds. ' + '; '.join(
-        f'`{name.replace("_", " ")}`: {text}' for name, text in PROTOCOLS.items()) + '.',
+        f'`{name.replace("_", " ")}`: {PROTOCOLS[name]}' for name in shown(records)) + '.',
              *caveats(records, experiments.E100_NOTES if table == 4 else {})]
     if table == 2:
         notes += ['', 'Chosen on held-out training data by the sweeps in `results/sweeps`; all else is the default:',
@@ -145,7 +163,7 @@ def table_of_runs(table, values, root, kept):
                           for column, seeds in lacking.items())
         notes.append(f'- missing on `{case}`: {named}: '
                      f'`{command([f"table{table}/{case}/{column}" for column in lacking], values)}`')
-    return HEADER, rows, notes, merged(records, groups, kept)
+    return [(HEADER, rows_of(table, records)), other_protocols(records)], notes, merged(records, groups, kept)
 
 
 def merged(records, groups, kept):
@@ -160,8 +178,12 @@ def merged(records, groups, kept):
 
 
 def command(studies, values):
+    """What plays these studies, with the settings that were given here."""
+    names = [field.name for field in dataclasses.fields(Settings) if field.name not in run.LISTS]
+    given = {name: getattr(values, name, None) for name in names}
     return (f'python -m scripts.sweep --study={",".join(studies)} --data_dir={values.data_dir} '
-            f'--output_dir={values.output_dir}')
+            f'--output_dir={values.output_dir}' + ''.join(
+                f' --{name}={value}' for name, value in given.items() if value is not None))
 
 
 def table_of_data(values):
@@ -179,7 +201,7 @@ def table_of_data(values):
         remarks = [remark for remark in (dataset.caveat, datasets.NOTES.get(name)) if remark]
         notes += [f'- `{name}`: {"; ".join(remarks)}'] if remarks else []
     notes += [f'- missing: `{name}`: {reason}' for name, reason in absent.items()]
-    return header, rows, notes
+    return [(header, rows)], notes
 
 
 def table_of_pruning(values, root):
@@ -198,11 +220,11 @@ def table_of_pruning(values, root):
     return table3.results(rows, seeds, root), seeds, jobs[0].settings, lacking
 
 
-def write(folder, table, header, rows, notes):
-    """The table in Markdown and LaTeX; returns the Markdown."""
-    text = tables.markdown(header, rows) + ''.join(f'\n{note}' for note in notes) + '\n'
+def write(folder, table, parts, notes):
+    """The table's parts, [(header, rows), …], in Markdown and LaTeX; returns the Markdown."""
+    text = '\n'.join(tables.markdown(*part) for part in parts) + ''.join(f'\n{note}' for note in notes) + '\n'
     write_text(folder / f'table{table}.md', text)
-    write_text(folder / f'table{table}.tex', tables.latex(header, rows))
+    write_text(folder / f'table{table}.tex', '\n'.join(tables.latex(*part) for part in parts))
     return text
 
 
@@ -228,9 +250,9 @@ def main(_):
             row._asdict() | {'paper': row.published()} | values for row, values in numbers.items()]})
     else:
         path = folder / f'table{table}.json'
-        header, rows, notes, summaries = table_of_runs(
+        parts, notes, summaries = table_of_runs(
             table, values, root, sweeps.read_json(path) if path.exists() else {})
-        text = write(folder, table, header, rows, notes)
+        text = write(folder, table, parts, notes)
         running.write_json(path, summaries)
     print(f'{text}\nwritten: {folder / f"table{table}.md"} and .tex')
 

@@ -45,13 +45,27 @@ def test_a_row_has_ours_the_paper_s_and_the_difference(groups, tmp_path):
     assert line['MT'] == '96.00 ± 0.00' and line['MT difference'] == '-1.40' and row[-1] == '2'
 
 
+def test_other_protocols_have_the_last_round_and_what_held_out_data_chose(groups, tmp_path):
+    records, _ = tables.collect(groups, tmp_path, {})
+    header, (line,) = tables.other_protocols(records)
+    assert header == ('data', 'method', 'S final', 'MT final')
+    assert line == ['`mnist`', 'VIRTUAL', '97.50 ± 6.35', '96.00 ± 0.00']     # as in the row above
+    # one of two seeds held data out
+    records['mnist', 'virtual'][1]['val'] = {tables.S: 0.9, tables.MT: 0.8}
+    header, (line,) = tables.other_protocols(records)
+    assert header[4:] == ('S val', 'MT val') and line[4:] == ['90.00', '80.00']
+
+
 def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, 'groups_of', lambda table, values: groups)
     values = types.SimpleNamespace(run=False, data_dir='DATA', output_dir='runs')
-    _, _, notes, summaries = tables.table_of_runs(2, values, tmp_path, {})
+    _, notes, summaries = tables.table_of_runs(2, values, tmp_path, {})
     assert ('- missing on `mnist`: VIRTUAL (seeds 2); FedAvg (seeds 0): `python -m scripts.sweep '
             '--study=table2/mnist/virtual,table2/mnist/fedavg --data_dir=DATA --output_dir=runs`') in notes
     assert any('made up' in note for note in notes) and list(summaries) == ['mnist/virtual']
+    values.validation_fraction = 0.2
+    assert tables.command(['kl'], values).endswith('--study=kl --data_dir=DATA --output_dir=runs '
+                                                   '--validation_fraction=0.2')
     with pytest.raises(VirtualTfError, match='--run makes them'):
         tables.table_of_runs(2, values, tmp_path / 'empty', {})
 
