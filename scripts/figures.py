@@ -141,8 +141,8 @@ def cases_of(place, table, make):
                 notes += outdated(each, runs)
         if methods:
             cases[case_title(methods)] = methods
-            note = experiments.CASES[case].note
-            notes.append(describe(methods) + (f' ({note}).' if note else '.'))
+            about = [text for text in (experiments.CASES[case].note, _all(methods)[0].data['caveat']) if text]
+            notes.append(describe(methods) + (f' ({"; ".join(about)}).' if about else '.'))
         for study in (f'{table}/{case}', f'{table}/{case}-private', f'{table}/{case}-authors'):
             lines += missing(place, study) if study in experiments.STUDIES else []
     return cases, notes, lines

@@ -55,7 +55,7 @@ def steadiness(found):
             if runs := methods.get(column):
                 change = [100 * np.mean([unrest(run.metrics[key]) for run in runs]) for key in (S, MT)]
                 late = np.mean([first_reaching(run.metrics[MT]) - first_reaching(run.metrics[S]) for run in runs])
-                period = runs[0].clients / runs[0].settings['clients_per_round']
+                period = runs[0].data['clients'] / runs[0].settings['clients_per_round']
                 rows.append([f'`{case}`', experiments.LABELS[column], *(f'{value:.2f}' for value in change),
                              f'{late:.1f}', f'{period:.1f}'])
     return ('case', 'method', 'S changes a round by', 'MT by', 'MT is late by, rounds', 'K/C'), rows

@@ -42,7 +42,7 @@ def define_flags():
     flags.adopt_module_key_flags(run)
     define_engine_flags()
     flags.DEFINE_list('study', [], 'experiments of the paper: ' + ', '.join(
-        [*experiments.STUDIES, *(f'sweeps/{case}' for case in experiments.SWEPT)]))
+        [*experiments.STUDIES, *(f'sweeps/{case}' for case in experiments.CASES)]))
     flags.DEFINE_multi_string('grid', [], 'axis of a grid, as client_lr=0.05,0.1,0.2; several are crossed')
     flags.DEFINE_enum('select', 'val', SELECTIONS,
                       'what chooses the best point: held-out training data, or the best round on test data (the paper)')
@@ -89,7 +89,7 @@ def _check_choice(group, given, select):
 
 def _of_study(name, given, seeds):
     case = name.removeprefix('sweeps/')
-    if name != case and case in experiments.SWEPT:
+    if name != case and case in experiments.CASES:
         for column in experiments.SECOND_AXIS:
             for part, points in experiments.sweep(case, column).items():
                 yield _group(part, points, given, seeds or [0])

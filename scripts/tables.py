@@ -127,8 +127,7 @@ def caveats(records, more):
     """A sentence for each case whose data or settings are not the paper's."""
     notes = {}
     for (case, _), seeds in records.items():
-        caveat = next(iter(seeds.values()))['caveat']
-        texts = dict.fromkeys((experiments.CASES[case].note, caveat, more.get(case)))
+        texts = (experiments.CASES[case].note, next(iter(seeds.values()))['caveat'], more.get(case))
         notes[case] = '; '.join(text for text in texts if text)
     return [f'- `{case}`: {text}' for case, text in notes.items() if text]
 

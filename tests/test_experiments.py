@@ -47,7 +47,7 @@ def test_a_grid_has_every_combination():
     assert dict(each.given) == {'rounds': 3, 'client_lr': 0.2, 'prune': 50}
 
 
-@pytest.mark.parametrize('case', experiments.SWEPT)
+@pytest.mark.parametrize('case', experiments.CASES)
 def test_every_method_gets_the_same_effort_in_a_sweep(case):
     efforts = []
     for column in experiments.SECOND_AXIS:

@@ -36,7 +36,7 @@ def test_runs_are_read_by_seed_and_only_when_finished(tmp_path):
     write_run(tmp_path, EACH.settings(2), [0.5, 0.25])
     write_run(tmp_path, EACH.settings(3), [0.5], end=False)
     runs = histories.finished(tmp_path / EACH.name)
-    assert [run.seed for run in runs] == [2, 10] and [run.clients for run in runs] == [30, 30]
+    assert [run.seed for run in runs] == [2, 10] and [run.data['clients'] for run in runs] == [30, 30]
     assert runs[0].metrics['train/loss'].tolist() == [0.5, 0.25] and math.isnan(runs[1].metrics['mt/accuracy'][1])
 
 
@@ -47,7 +47,7 @@ def test_a_kept_run_has_its_curves_in_five_digits_its_settings_and_no_folder(tmp
     # 1/3 and 12345.678 to five digits; what is not finite stays so
     assert run.metrics['train/loss'] == pytest.approx([0.33333, math.nan, 12346.0], rel=1e-12, nan_ok=True)
     assert run.metrics['round'].tolist() == [1, 2, 3] and run.rounds == 3
-    assert run.settings == dataclasses.asdict(EACH.settings(1)) and (run.clients, run.folder) == (30, None)
+    assert run.settings == dataclasses.asdict(EACH.settings(1)) and (run.data, run.folder) == ({'clients': 30}, None)
     assert histories.load(tmp_path / 'none.jsonl') == {}
 
 

@@ -16,7 +16,7 @@ class Run(NamedTuple):
     """A finished run."""
     settings: dict
     metrics: dict           # {name: values by round [R]}, NaN where not finite
-    clients: int            # K
+    data: dict              # what config.json says of the data: clients, caveat, …
     folder: object = None   # its path; None if only its curves are left
 
     @property
@@ -39,7 +39,7 @@ def read_run(folder):
     rows = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()]
     # None, which is what JSON has for a number that is not finite, becomes NaN.
     return Run(config['settings'], {key: np.array([row.get(key) for row in rows], float) for key in rows[0]},
-               config['data']['clients'], folder)
+               config['data'], folder)
 
 
 def runs_of(each, root, kept):
@@ -62,14 +62,14 @@ def load(path):
         return {}
     records = [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
     return {record['run']: Run(whole(record['settings']), {'round': np.arange(1.0, record['rounds'] + 1)} | {
-        key: np.array(values, float) for key, values in record['metrics'].items()}, record['clients'])
+        key: np.array(values, float) for key, values in record['metrics'].items()}, record['data'])
         for record in records}
 
 
 def save(path, runs):
     """Keeps {folder: Run}, a line each, in five digits."""
     lines = [hooks.to_json({
-        'run': name, 'settings': changes(run.settings), 'clients': run.clients, 'rounds': run.rounds,
+        'run': name, 'settings': changes(run.settings), 'data': run.data, 'rounds': run.rounds,
         'metrics': {key: [float(f'{value:.{_DIGITS}g}') for value in run.metrics[key]]
                    for key in KEYS if key in run.metrics}}) for name, run in sorted(runs.items())]
     with files.replacing(path) as file:

@@ -26,7 +26,7 @@ def write_run(folder, settings, values, end=True, **changes):
     folder.mkdir(parents=True)
     columns = {key: changes.get(key, values) for key in histories.KEYS}
     (folder / 'config.json').write_text(json.dumps(
-        {'settings': dataclasses.asdict(settings), 'data': {'clients': 4}}))
+        {'settings': dataclasses.asdict(settings), 'data': {'clients': 4, 'caveat': ''}}))
     (folder / 'metrics.jsonl').write_text(''.join(json.dumps(
         {'round': i + 1} | {key: column[i] for key, column in columns.items()}) + '\n' for i in range(len(values))))
     if end:
