@@ -84,7 +84,7 @@ SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', 
 SERVER_LR_MULTIPLES = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
 # Of a slow case two rates by two values, and no line.
 SLOW_AXIS = {'fedavg': ('server_lr', (1.0, 1.4)), 'fedprox': ('l2', (1e-4, 1e-3)),
-             'virtual': ('server_lr', (0.125, 0.2))}     # steps γ·η_s·C of 1 and 1.6
+             'virtual': ('init_scale', (0.0078, 0.02))}
 SWEEP_ROUNDS, SLOW_SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 8, 0.2
 
 # What the sweeps have chosen, by case and column: the grid all but server_lr, the line that. The rest is default.
