@@ -102,7 +102,10 @@ def outdated(each, runs):
     """Sentences on runs whose settings are no longer those of the experiment."""
     lines = []
     for run in runs:
-        differences = each.settings(run.seed).differences(run.settings)
+        settings = each.settings(run.seed)
+        differences = settings.differences(run.settings)
+        if run.settings['rounds'] != settings.rounds:
+            differences['rounds'] = run.settings['rounds'], settings.rounds
         named = ', '.join(f'{name} = {then!r} (now {now!r})' for name, (then, now) in differences.items())
         lines += [f'Not as the experiment is now: {each.folder(run.seed)} has {named}.'] if named else []
     return lines
@@ -118,6 +121,10 @@ def kl(place):
     notes = [line for weight, of_seeds in runs.items() for line in outdated(found[weight], of_seeds)]
     caption = (f'Cross-entropy of the server (S) and the clients (MT) for KL weights β; thin: each round, thick: mean '
                f'of the last {figures.WINDOW} rounds. {about}.')
+    shown = [key for key, *_ in figures.CROSS_ENTROPY[:2]]
+    if cut := [f'{weight:g}' for weight, of_seeds in runs.items()
+               if any((run.metrics[key] > figures.DIVERGED).any() for run in of_seeds for key in shown)]:
+        caption += f' Not drawn: values above {figures.DIVERGED:g}, of β = {", ".join(cut)}.'
     figure = figures.kl_study(runs, f'KL weight: {case_title(runs, ", ")}')
     return [Picture('kl', figure, '\n'.join([caption, *notes]))], missing(place, 'kl')
 
@@ -175,21 +182,21 @@ def epochs100(place):
 
 
 def snr_cdf(place):
-    counts, methods, lines = {}, {}, []
+    counts, methods, notes, lines = {}, {}, [], []
     for row in (table3.Row('virtual'), table3.Row('fedavg_init')):
         each, label = experiments.table3(*row), table3.LABELS[row.kind]
-        lacking = [seed for seed in (0, 1, 2) if not (place.root / each.folder(seed) / 'summary.json').exists()]
-        if lacking:
+        runs, (_, seeds) = histories.finished(place.root / each.name), experiments.study(each.name)
+        if lacking := sorted(set(seeds) - {run.seed for run in runs}):
             lines.append(f'{label} without pruning ({_seeds(lacking)}): {place.command(each.name)}')
-        folders = sorted(path.parent for path in (place.root / each.name).glob('seed-*/summary.json'))
-        if found := snr.load(folders):
-            counts[label], methods[label] = found, [histories.read_run(folder) for folder in folders]
+        if found := snr.load([run.folder for run in runs]):
+            counts[label], methods[label] = found, runs
+            notes += outdated(each, runs)
     if not counts:
         return [], lines
     figure = figures.snr({label: snr.shares(found) for label, found in counts.items()}, snr.GRID,
                          f'SNR of the clients\' weights: {case_title(methods, ", ")}')
     caption = (f'CDF of log10 SNR of the weights of all clients\' posteriors, by layer. {describe(methods)}.\n'
-               + snr.read_out(counts))
+               + '\n'.join([snr.read_out(counts), *notes]))
     return [Picture('snr', figure, caption)], lines
 
 
@@ -255,7 +262,7 @@ def main(_):
         raise VirtualTfError(f'nothing can be drawn: root = {place.root} has no finished run for '
                              f'{", ".join(values.figure)}; the commands above make them')
     histories.save(folder / histories.FILE, {each.folder(run.seed): run for each in drawn_by_round()
-                                             for run in place.runs(each)})
+                                             for run in place.runs(each) if histories.as_asked(each, run)})
 
 
 if __name__ == '__main__':

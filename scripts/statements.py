@@ -84,8 +84,8 @@ def personal(table):
             difference = mean(records, 'last_5', MT) - mean(records, 'last_5', S)
             expected = case in ('shakespeare', 'mnist')
             rows.append([f'`{case}`', f'{difference:+.2f}', 'S above MT' if expected else 'MT above S',
-                         'yes' if (difference < 0) == expected else 'no'])
-    return ('case', 'MT − S, last 5', 'the paper', 'the same here'), rows
+                         'yes' if (difference < 0) == expected else 'no', str(len(records))])
+    return ('case', 'MT − S, last 5', 'the paper', 'the same here', 'seeds'), rows
 
 
 def superiority(table):

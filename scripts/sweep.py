@@ -26,6 +26,7 @@ from virtual_tf.settings import Settings
 from virtual_tf.types import RunError, VirtualTfError
 
 ENGINES, SELECTIONS = ('local', 'ray'), ('val', 'test_max')
+TRIALS = ('rounds', 'validation_fraction')     # what may be given for a study although it has its own
 
 
 class Group(NamedTuple):
@@ -42,7 +43,7 @@ def define_flags():
     flags.adopt_module_key_flags(run)
     define_engine_flags()
     flags.DEFINE_list('study', [], 'experiments of the paper: ' + ', '.join(
-        [*experiments.STUDIES, *(f'sweeps/{case}' for case in experiments.CASES)]))
+        [*experiments.STUDIES, *experiments.GRIDS]))
     flags.DEFINE_multi_string('grid', [], 'axis of a grid, as client_lr=0.05,0.1,0.2; several are crossed')
     flags.DEFINE_enum('select', 'val', SELECTIONS,
                       'what chooses the best point: held-out training data, or the best round on test data (the paper)')
@@ -60,6 +61,8 @@ def groups_of_flags(values):
     given = {field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(Settings)
              if field.name not in run.LISTS and flags.FLAGS[field.name].present}
     seeds = run.seeds_of(values) if flags.FLAGS['seed'].present else None
+    if values.ray_address and values.engine != 'ray':
+        raise VirtualTfError('ray_address is for --engine=ray; add that, or leave the address out')
     if values.private_baselines:
         raise VirtualTfError('private_baselines is for scripts.run; here the baselines have no private path')
     if values.study:
@@ -88,14 +91,17 @@ def _check_choice(group, given, select):
 
 
 def _of_study(name, given, seeds):
-    case = name.removeprefix('sweeps/')
-    if name != case and case in experiments.CASES:
+    if name in experiments.GRIDS:
+        make, case = experiments.GRIDS[name]
         for column in experiments.SECOND_AXIS:
-            for part, points in experiments.sweep(case, column).items():
+            for part, points in make(case, column).items():
                 yield _group(part, points, given, seeds or [0])
         return
     found, usual = experiments.study(name)
     for each in found:
+        if taken := [key for key, _ in each.given if key in given and key not in TRIALS]:
+            raise VirtualTfError(f'{taken[0]} is what {each.name} has a value of its own for; leave out --{taken[0]}, '
+                                 'or make a sweep of your own with --grid')
         yield _group(each.name, {(): each}, given, seeds or usual)
 
 
@@ -135,11 +141,13 @@ def play(jobs, values, root):
     """Plays what is not finished, with an estimate before and a live table; raises if a run failed."""
     jobs = list(dict.fromkeys(jobs))
     todo = [job for job in jobs if not (values.resume and sweeps.finished(job, root))]
-    place = sweeps.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins),
-                         values.resume)
-    costs = _costs(todo, values.data_dir)
-    print(f'{len(jobs)} runs, {len(jobs) - len(todo)} finished; '
-          f'the others take about {duration(sum(costs.values()) / values.processes)}', flush=True)
+    place = sweeps.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins))
+    if not values.resume:
+        for job in todo:
+            running.forget(root / job.name)
+    costs = _costs(todo, root, values.data_dir)
+    print(f'{len(jobs)} runs, {len(jobs) - len(todo)} finished; the others take about '
+          f'{duration(sum(costs.values()) / max(1, min(values.processes, len(todo))))}', flush=True)
     if not todo:
         return
     table = LiveTable(costs, root)
@@ -152,8 +160,8 @@ def play(jobs, values, root):
             f'{job.name}: {error}' for job, error in list(errors.items())[:3]))
 
 
-def _costs(jobs, data_dir):
-    """{job: estimated seconds}; data is loaded once for what has the same, one data set at a time."""
+def _costs(jobs, root, data_dir):
+    """{job: estimated seconds of what is left of it}; data is loaded once for what has the same, one set at a time."""
     def of_data(job):
         settings = job.settings
         return settings.dataset, settings.seed, settings.validation_fraction, settings.standardize, settings.max_clients
@@ -164,7 +172,8 @@ def _costs(jobs, data_dir):
         for job in group:
             dataset = dataset or data.load(data_dir, job.settings)
             running.check_fits(job.settings, dataset)
-            costs[job] = experiments.estimate(job.settings, dataset)
+            left = 1 - sweeps.progress(job, root).round / job.settings.rounds
+            costs[job] = max(left, 0.0) * experiments.estimate(job.settings, dataset)
     return costs
 
 
@@ -177,25 +186,38 @@ def duration(seconds):
 
 
 class LiveTable:
-    """What runs and how far it is: redrawn in place on a terminal, elsewhere a line for every run that ends."""
+    """What runs and how far it is: redrawn in place on a terminal, elsewhere a line for every run that ends.
+
+    Without a terminal what runs is also told when nothing has been for five minutes.
+    """
 
     def __init__(self, costs, root):
         self._costs, self._root = costs, root
         self._started, self._drawn, self._told = time.monotonic(), 0, 0
+        self._silent_since = self._started
         self._before = {job: sweeps.progress(job, root).round for job in costs}
 
     def show(self, active, ended):
         if sys.stdout.isatty():
-            self._draw([self._headline(active, ended), *(self._line(job) for job in active)])
-        elif len(ended) > self._told:
-            for job in ended[self._told:]:
-                print(f'{self._headline(active, ended)}  {self._line(job)}', flush=True)
-            self._told = len(ended)
+            self._draw([self._headline(active, ended), *(self._line(job) for job in self._moving(active))])
+            return
+        news = ended[self._told:]
+        if not news and time.monotonic() - self._silent_since > 300:
+            news = self._moving(active)
+        for job in news:
+            print(f'{self._headline(active, ended)}  {self._line(job)}', flush=True)
+            self._silent_since = time.monotonic()
+        self._told = len(ended)
+
+    def _moving(self, active):
+        """Those that have begun, as many as fit: a cluster is given all at once."""
+        begun = [job for job in active if (self._root / job.name).exists()]
+        return begun[:max(1, shutil.get_terminal_size().lines - 2)]
 
     def _headline(self, active, ended):
         done = [self._costs[job] for job in ended] + [
-            self._costs[job] * (sweeps.progress(job, self._root).round - self._before[job]) / job.settings.rounds
-            for job in active]
+            self._costs[job] * (sweeps.progress(job, self._root).round - self._before[job])
+            / max(1, job.settings.rounds - self._before[job]) for job in active]
         left = sweeps.remaining(self._costs.values(), done, self._started)
         return f'[{len(ended)}/{len(self._costs)} runs, {duration(left)} left]'
 
@@ -219,10 +241,17 @@ def report(group, root, select):
     best, edges = sweeps.best_point(scores)
     lines = [group.name] + [f'  {value:7.2f}  {describe(point)}{"  <- best" if point == best else ""}'
                             for point, value in sorted(scores.items(), key=lambda item: -item[1])]
-    lines += [f'  warning: the best {name} lies on the edge of the grid; widen it' for name in edges]
+    lines += [f'  warning: the best {name} lies on the edge of the grid; {_way_out(name, dict(best)[name])}'
+              for name in edges]
     return '\n'.join(lines), {
         'best': dict(best), 'edges': edges,
         'points': [{'settings': dict(point), 'score': value} for point, value in scores.items()]}
+
+
+def _way_out(name, value):
+    field, = (field for field in dataclasses.fields(Settings) if field.name == name)
+    return f'{value:g} is the end of what it may be' if value in (
+        field.metadata['low'], field.metadata['high']) else 'widen it'
 
 
 def misplaced_lines(records):

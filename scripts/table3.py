@@ -76,7 +76,7 @@ def cell(values, digits=2):
 def accuracies(table):
     """Header and rows of what the paper's table has."""
     header = ('method', 'pruned', 'numbers in a delta', 'paper', 'kB of a delta', 'S max', 'MT max', 'S last 5',
-              'MT last 5', 'paper S / MT')
+              'MT last 5', 'paper S / MT', 'max − paper')
     rows = []
     for row, numbers in table.items():
         size = paper.TABLE_3_SIZE.get(row.prune) if row.kind in paper.TABLE_3 else None
@@ -84,7 +84,9 @@ def accuracies(table):
         rows.append((LABELS[row.kind], f'{row.prune} %', f'{np.mean(numbers["parameters"]):,.0f}',
                      f'{size:,}' if size else '–', f'{np.mean(numbers["bytes"]) / 1e3:.1f}',
                      *(cell(numbers[key]) for key in ('max S', 'max MT', 'last_5 S', 'last_5 MT')),
-                     f'{published[0]} / {published[1]}' if published else '–'))
+                     f'{published[0]} / {published[1]}' if published else '–',
+                     ' / '.join(f'{np.mean(numbers[f"max {name}"]) - theirs:+.2f}' for name, theirs in zip(
+                         ('S', 'MT'), published)) if published else '–'))
     return header, rows
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from absl import flags
 
 from scripts import datasets, entry, run, sweep, table3
-from virtual_tf import experiments, files, paper, running, sweeps, tables
-from virtual_tf.settings import Settings, changes, whole
+from virtual_tf import experiments, files, paper, running, sweeps, tables, training
+from virtual_tf.settings import Settings
 from virtual_tf.types import VirtualTfError
 
 S, MT = 'server/accuracy', 'mt/accuracy'
@@ -42,12 +42,33 @@ def studies_of(table):
     return [name for name in experiments.STUDIES if name.startswith(f'table{table}/')]
 
 
+def check_flags(values):
+    """Refuses what a table has of its own, and to mix runs of other settings into the table that stands."""
+    for name in ('study', 'grid', 'method', 'private'):
+        if flags.FLAGS[name].present:
+            raise VirtualTfError(f'{name} is for scripts.sweep: a table has its own; leave it out')
+    free = [field.name for field in dataclasses.fields(Settings) if field.metadata['free'] and field.name != 'rounds']
+    given = [name for name in given_settings(values) if name not in free]
+    if given and not flags.FLAGS['results_dir'].present:
+        raise VirtualTfError(f'{", ".join(given)}: a table of runs with other settings needs a folder of its own; add '
+                             '--results_dir, and --output_dir for the runs')
+
+
+def given_settings(values):
+    """{setting: value} of what was given here."""
+    names = [field.name for field in dataclasses.fields(Settings) if field.name not in run.LISTS]
+    return {name: value for name in names if (value := getattr(values, name, None)) is not None}
+
+
 def groups_of(table, values):
     """{(case, column): {seed: Job}} of the studies behind a table."""
     values.study = studies_of(table)
     found = {tuple(group.name.split('/')[1:]): group.points[()] for group in sweep.groups_of_flags(values)}
-    order = [(case, column) for case in experiments.CASES for column in experiments.COLUMNS]
-    return {key: found[key] for key in order if key in found}
+    return {key: found[key] for key in _in_order(found)}
+
+
+def _in_order(keys):
+    return [(case, column) for case in experiments.CASES for column in experiments.COLUMNS if (case, column) in keys]
 
 
 def collect(groups, root, kept):
@@ -61,7 +82,7 @@ def collect(groups, root, kept):
             record = kept.get(f'{case}/{column}', {}).get(str(seed))
             if finished(job, root):
                 record = record_of(job, root)
-            elif record and not same(job.settings, record['settings']):
+            elif record and not job.settings.same_run(record['settings']):
                 record = None
             if record:
                 records.setdefault((case, column), {})[seed] = record
@@ -83,27 +104,33 @@ def record_of(job, root):
     summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
     return {**{protocol: summary[protocol] for protocol in PROTOCOLS if protocol in summary},
             'rounds': summary['rounds'], 'seconds': summary['seconds'],
-            'settings': changes(config['settings']),
+            'never_selected': never_selected(config['settings'], config['data']['clients']),
+            'settings': config['settings'],
             'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
 
 
-def same(settings, changed):
-    """Whether a run with these values, and defaults for all others, is the one that is asked for."""
-    stored = whole(changed)
-    return not settings.differences(stored) and settings.rounds == stored['rounds']
+def never_selected(settings, clients):
+    """How many of the clients no round of a run has selected."""
+    seen = {int(i) for number in range(1, settings['rounds'] + 1)
+            for i in training.select(clients, settings['clients_per_round'], settings['seed'], number)}
+    return clients - len(seen)
 
 
-def rows_of(table, records):
-    """Lines of the table: in percent, mean ± 95 % interval over seeds, and the difference from the paper."""
+def rows_of(table, records, missing=()):
+    """Lines of the table: in percent, mean ± 95 % interval over seeds, and the difference from the paper.
+
+    What has no run at all has a line that says so.
+    """
     lines = []
-    for (case, column), seeds in records.items():
+    for case, column in _in_order({*records, *missing}):
+        seeds = records.get((case, column), {})
         published = PUBLISHED[table][experiments.CASES[case].paper].get(column.split('-')[0])
         best = {key: [100 * record['max'][key] for record in seeds.values()] for key in (S, MT)}
         rounds = {record['rounds'] for record in seeds.values()}
-        line = [f'`{case}`', ', '.join(map(str, sorted(rounds))), experiments.LABELS[column]]
+        line = [f'`{case}`', ', '.join(map(str, sorted(rounds))) or '–', experiments.LABELS[column]]
         for i, key in enumerate((S, MT)):
-            line += [tables.cell(best[key]), *(
-                (f'{published[i]:.1f}', f'{np.mean(best[key]) - published[i]:+.2f}') if published else ('–', '–'))]
+            line += [tables.cell(best[key]) if seeds else 'missing', f'{published[i]:.1f}' if published else '–',
+                     f'{np.mean(best[key]) - published[i]:+.2f}' if published and seeds else '–']
         line += [tables.cell([100 * record['last_5'][key] for record in seeds.values()]) for key in (S, MT)]
         lines.append([*line, str(len(seeds))])
     return lines
@@ -123,13 +150,24 @@ def shown(records):
     return [name for name in PROTOCOLS if any(name in one for seeds in records.values() for one in seeds.values())]
 
 
-def caveats(records, more):
+def caveats(records):
     """A sentence for each case whose data or settings are not the paper's."""
     notes = {}
     for (case, _), seeds in records.items():
-        texts = (experiments.CASES[case].note, next(iter(seeds.values()))['caveat'], more.get(case))
+        texts = (experiments.CASES[case].note, next(iter(seeds.values()))['caveat'])
         notes[case] = '; '.join(text for text in texts if text)
     return [f'- `{case}`: {text}' for case, text in notes.items() if text]
+
+
+def unvisited(records):
+    """What MT has of clients that were never selected: they deploy the initial model."""
+    lines = {}
+    for (case, _), seeds in records.items():
+        for seed, record in seeds.items():
+            if count := record.get('never_selected'):
+                lines.setdefault(case, {})[seed] = count
+    return [f'- `{case}`: never selected, so in MT with the initial model: ' + ', '.join(
+        f'{count} with seed {seed}' for seed, count in sorted(counts.items())) for case, counts in lines.items()]
 
 
 def swept(records):
@@ -152,7 +190,7 @@ def table_of_runs(table, values, root, kept):
                              f'{command(studies_of(table), values)} a part')
     notes = ['Percent, mean ± 95 % interval over seeds. ' + '; '.join(
         f'`{name.replace("_", " ")}`: {PROTOCOLS[name]}' for name in shown(records)) + '.',
-             *caveats(records, experiments.E100_NOTES if table == 4 else {})]
+             *caveats(records), *unvisited(records)]
     if table == 2:
         notes += ['', 'Chosen on held-out training data by the sweeps in `results/sweeps`; all else is the default:',
                   *swept(records)]
@@ -160,9 +198,10 @@ def table_of_runs(table, values, root, kept):
         lacking = {column: seeds for (of, column), seeds in missing.items() if of == case}
         named = '; '.join(f'{experiments.LABELS[column]} (seeds {", ".join(map(str, seeds))})'
                           for column, seeds in lacking.items())
+        seeds = sorted(set().union(*lacking.values()))
         notes.append(f'- missing on `{case}`: {named}: '
-                     f'`{command([f"table{table}/{case}/{column}" for column in lacking], values)}`')
-    return [(HEADER, rows_of(table, records)), other_protocols(records)], notes, merged(records, groups, kept)
+                     f'`{command([f"table{table}/{case}/{column}" for column in lacking], values, seeds)}`')
+    return [(HEADER, rows_of(table, records, missing)), other_protocols(records)], notes, merged(records, groups, kept)
 
 
 def merged(records, groups, kept):
@@ -170,19 +209,19 @@ def merged(records, groups, kept):
     whole = {}
     for (case, column), jobs in groups.items():
         name = f'{case}/{column}'
-        others = {seed: record for seed, record in kept.get(name, {}).items() if int(seed) not in jobs}
+        settings = next(iter(jobs.values())).settings
+        others = {seed: record for seed, record in kept.get(name, {}).items() if int(seed) not in jobs
+                  and dataclasses.replace(settings, seed=int(seed)).same_run(record['settings'])}
         if found := others | {str(seed): record for seed, record in records.get((case, column), {}).items()}:
             whole[name] = dict(sorted(found.items()))
     return whole
 
 
-def command(studies, values):
+def command(studies, values, seeds=()):
     """What plays these studies, with the settings that were given here."""
-    names = [field.name for field in dataclasses.fields(Settings) if field.name not in run.LISTS]
-    given = {name: getattr(values, name, None) for name in names}
+    given = given_settings(values) | ({'seed': ','.join(map(str, seeds))} if seeds else {})
     return (f'python -m scripts.sweep --study={",".join(studies)} --data_dir={values.data_dir} '
-            f'--output_dir={values.output_dir}' + ''.join(
-                f' --{name}={value}' for name, value in given.items() if value is not None))
+            f'--output_dir={values.output_dir}' + ''.join(f' --{name}={value}' for name, value in given.items()))
 
 
 def table_of_data(values):
@@ -223,7 +262,8 @@ def write(folder, table, parts, notes):
     """The table's parts, [(header, rows), …], in Markdown and LaTeX; returns the Markdown."""
     text = '\n'.join(tables.markdown(*part) for part in parts) + ''.join(f'\n{note}' for note in notes) + '\n'
     write_text(folder / f'table{table}.md', text)
-    write_text(folder / f'table{table}.tex', '\n'.join(tables.latex(*part) for part in parts))
+    write_text(folder / f'table{table}.tex', '\n'.join(tables.latex(*part) for part in parts)
+               + ''.join(f'% {note}\n' for note in notes if note))
     return text
 
 
@@ -234,6 +274,7 @@ def write_text(path, text):
 
 def main(_):
     values = flags.FLAGS
+    check_flags(values)
     table, root = int(values.table), pathlib.Path(values.output_dir).expanduser()
     folder = pathlib.Path(values.results_dir).expanduser()
     files.check_writable(folder, 'results_dir')

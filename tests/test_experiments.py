@@ -1,3 +1,4 @@
+import itertools
 import json
 import pathlib
 
@@ -81,9 +82,23 @@ def test_a_line_goes_through_the_best_point_of_the_grid_and_takes_along_what_tha
     assert {dict(point)['client_lr'] for point in line} == {0.1}
 
 
+@pytest.mark.parametrize('column, count', [('fedavg', 5 * 5), ('fedprox', 5 * 5 * 5), ('virtual', 5 * 5 * 4)])
+def test_the_paper_s_grid_has_five_values_on_each_axis(column, count):
+    points = experiments.paper_grid('mnist', column)[f'paper-grid/mnist/{column}']
+    assert len(points) == count
+    found = [each.settings() for each in points.values()]
+    for name in ('client_lr', *experiments.PAPER_REGULARISERS[column]):
+        values = sorted({getattr(one, name) for one in found})
+        assert len(values) == 5
+        assert [b / a for a, b in itertools.pairwise(values)] == pytest.approx([values[1] / values[0]] * 4, rel=0.01)
+    assert {one.rounds for one in found} == {60} and min(one.l2 for one in found) > 0
+    if column == 'virtual':     # γ = 1 − η_s, without the η_s at which nothing would move
+        assert {(one.server_lr, round(one.damping, 9)) for one in found} == {
+            (0.2, 0.8), (0.4, 0.6), (0.6, 0.4), (0.8, 0.2)}
+
+
 def test_the_server_rate_that_would_freeze_the_clients_is_refused():
     # the paper's γ = 1 − η_s with η_s = 1
-    assert 1.0 in experiments.PAPER_GRID['server_lr']
     with pytest.raises(VirtualTfError, match='freeze'):
         experiments.experiment('x', {'preset': 'paper', 'server_lr': 1.0}).settings()
 

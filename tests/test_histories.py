@@ -60,6 +60,16 @@ def test_a_folder_comes_before_what_was_kept_of_it(tmp_path):
     assert [(run.seed, run.metrics['train/loss'][0]) for run in runs] == [(0, 1.0), (1, 2.0)]
 
 
+def test_what_was_kept_comes_before_a_folder_of_other_settings(tmp_path):
+    write_run(tmp_path / 'old', EACH.settings(0), [1.0])
+    kept = kept_of(tmp_path / 'old', tmp_path / 'kept.jsonl')
+    write_run(tmp_path / 'trial', dataclasses.replace(EACH.settings(0), rounds=3), [2.0])
+    run, = histories.runs_of(EACH, tmp_path / 'trial', kept)
+    assert run.metrics['train/loss'][0] == 1.0 and histories.as_asked(EACH, run)
+    run, = histories.runs_of(EACH, tmp_path / 'trial', {})
+    assert run.metrics['train/loss'][0] == 2.0 and not histories.as_asked(EACH, run)
+
+
 @pytest.mark.parametrize('change', [{'client_lr': 0.123}, {'rounds': 7}])
 def test_what_was_kept_of_other_settings_does_not_count(tmp_path, change):
     write_run(tmp_path, dataclasses.replace(EACH.settings(0), **change), [1.0])

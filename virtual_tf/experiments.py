@@ -73,9 +73,11 @@ COLUMNS = {
 LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
           'virtual-residual': 'VIRTUAL, private weights', 'authors': 'VIRTUAL, authors\' choices'}
 
-# The paper's grids: five values of each, log-spaced; its text names neither ends nor steps for the rates.
-PAPER_GRID = {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), 'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
-              'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
+# The paper's grids: five values of each, log-spaced but for η_s. Its text names neither ends nor steps for the rates: they
+# are half powers of ten around a case's usual one here. VIRTUAL has γ = 1 − η_s, where η_s = 1 would freeze the clients.
+PAPER_GRID = {'client_lr': (0.1, 0.316, 1.0, 3.16, 10.0), 'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
+PAPER_REGULARISERS = {'fedavg': {}, 'fedprox': {'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)},
+                      'virtual': {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}}
 # Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has, and through its
 # best point a line of four more server_lr, multiples of the usual one. So all methods have equally many points. β has a
 # study of its own.
@@ -104,12 +106,17 @@ CHOSEN = {
     'vsn': {'fedavg': {'client_lr': 0.05, 'server_lr': 2.0},
             'fedprox': {'client_lr': 0.1, 'l2': 0.01, 'server_lr': 1.0},
             'virtual': {'client_lr': 0.05, 'damping': 1.0, 'server_lr': 0.16}},
+    'writers-conv': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0},
+                     'fedprox': {'client_lr': 0.2, 'l2': 0.001},
+                     'virtual': {'client_lr': 0.1, 'init_scale': 0.02}},
+    'shakespeare': {'fedavg': {'client_lr': 2.0, 'server_lr': 1.0},
+                    'fedprox': {'client_lr': 2.0, 'l2': 1e-4},
+                    'virtual': {'client_lr': 1.0, 'init_scale': 0.02}},
 }
 SPARSITIES = (0, 50, 75, 90)
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
                 ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
 E100_ROUNDS = {'writers': 60, 'writers-conv': 30}
-E100_NOTES = {'writers-conv': '30 rounds leave 4 % of the clients unvisited; in MT these have the initial model'}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -167,6 +174,16 @@ def sweep(case, column):
     return {name: points, f'{name}/server_lr': seen | more}
 
 
+def paper_grid(case, column):
+    """One method's grid as the paper has it: rate by β or l2 by η_s, whole runs; {name: points} as `sweep`."""
+    name = f'paper-grid/{case}/{column}'
+    base = CASES[case].given() | ({'preset': 'paper'} if column == 'virtual' else COLUMNS[column])
+    usual = sorted(CASES[case].rates)[len(CASES[case].rates) // 2]
+    steps = [step for step in PAPER_GRID['server_lr'] if column != 'virtual' or step < 1.0]
+    return {name: grid(name, base, {'client_lr': [float(f'{usual * factor:.3g}') for factor in PAPER_GRID['client_lr']],
+                                    **PAPER_REGULARISERS[column], 'server_lr': steps})}
+
+
 def _at_usual_step(each):
     given = dict(each.given)
     if 'damping' not in given or 'server_lr' in given:
@@ -198,13 +215,19 @@ STUDIES = {
 }
 
 
+# Grids whose best points are chosen: {name of the study: (function, case)}
+GRIDS = {f'{kind}/{case}': (make, case) for kind, make in (('sweeps', sweep), ('paper-grid', paper_grid))
+         for case in CASES}
+
+
 def study(name):
     """(experiments, seeds) of a study, or of the part of one that `name` is the path of."""
     if name in STUDIES:
         return STUDIES[name]
     found = [(each, seeds) for experiments, seeds in STUDIES.values() for each in experiments if each.name == name]
     if not found:
-        raise VirtualTfError(f'study {name!r} is unknown; known are {", ".join(STUDIES)}')
+        known = [*STUDIES, *GRIDS]
+        raise VirtualTfError(f'study {name!r} is unknown; known are {", ".join(known)}')
     return [found[0][0]], found[0][1]
 
 

@@ -13,7 +13,7 @@ from virtual_tf.plots import plt
 from virtual_tf.types import VirtualTfError
 
 WINDOW = 20     # rounds of the moving average
-DIVERGED = 10.0     # cross-entropy above which a curve leaves the picture
+DIVERGED = 10.0     # cross-entropy above which a curve of the KL study leaves the picture
 BINS = 8        # groups of equally many clients in a trend
 CROSS_ENTROPY = (('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_entropy', 'MT cross-entropy', 1.0),
                  ('train/loss', 'training loss', 1.0))

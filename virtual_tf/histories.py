@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from virtual_tf import files, hooks
-from virtual_tf.settings import changes, whole
 
 FILE = 'histories.jsonl'     # a line a run
 KEYS = ('server/accuracy', 'server/cross_entropy', 'mt/accuracy', 'mt/cross_entropy', 'train/accuracy', 'train/loss')
@@ -43,17 +42,21 @@ def read_run(folder):
 
 
 def runs_of(each, root, kept):
-    """Runs of an Experiment by seed: what its folder below root has, and of the seeds that it has not, what was kept.
+    """Runs of an Experiment by seed: what its folder below root has, or else what was kept of it.
 
-    A kept run counts only with the settings that the experiment has now.
+    A kept run counts only with the settings that the experiment has now; it then comes before a folder of other ones.
     """
     runs = {run.seed: run for run in finished(root / each.name)}
     for name, run in kept.items():
-        if name == each.folder(run.seed) and run.seed not in runs:
-            settings = each.settings(run.seed)
-            if not settings.differences(run.settings) and settings.rounds == run.settings['rounds']:
-                runs[run.seed] = run
+        if name == each.folder(run.seed) and as_asked(each, run) and not (
+                run.seed in runs and as_asked(each, runs[run.seed])):
+            runs[run.seed] = run
     return [runs[seed] for seed in sorted(runs)]
+
+
+def as_asked(each, run):
+    """Whether the run has the settings that the experiment has now."""
+    return each.settings(run.seed).same_run(run.settings)
 
 
 def load(path):
@@ -61,7 +64,7 @@ def load(path):
     if not path.exists():
         return {}
     records = [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
-    return {record['run']: Run(whole(record['settings']), {'round': np.arange(1.0, record['rounds'] + 1)} | {
+    return {record['run']: Run(record['settings'], {'round': np.arange(1.0, record['rounds'] + 1)} | {
         key: np.array(values, float) for key, values in record['metrics'].items()}, record['data'])
         for record in records}
 
@@ -69,7 +72,7 @@ def load(path):
 def save(path, runs):
     """Keeps {folder: Run}, a line each, in five digits."""
     lines = [hooks.to_json({
-        'run': name, 'settings': changes(run.settings), 'data': run.data, 'rounds': run.rounds,
+        'run': name, 'settings': run.settings, 'data': run.data, 'rounds': run.rounds,
         'metrics': {key: [float(f'{value:.{_DIGITS}g}') for value in run.metrics[key]]
                    for key in KEYS if key in run.metrics}}) for name, run in sorted(runs.items())]
     with files.replacing(path) as file:

@@ -209,6 +209,13 @@ def git_commit():
     return answer.stdout.strip()
 
 
+def forget(folder):
+    """Removes what a folder holds of a run, so that the next one starts anew."""
+    if folder.exists():
+        with files.locked(folder):
+            _remove_previous(folder)
+
+
 def _remove_previous(folder):
     """A run replaces the one that its folder held, the means to continue that one first."""
     checkpoints, doomed = folder / 'checkpoints', folder / 'checkpoints.old'

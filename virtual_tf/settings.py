@@ -126,6 +126,10 @@ class Settings:
                 if not field.metadata['free'] and (
                     field.name not in stored or stored[field.name] != getattr(self, field.name))}
 
+    def same_run(self, stored):
+        """Whether a run with the dict `stored` is the one that these settings ask for."""
+        return not self.differences(stored) and stored['rounds'] == self.rounds
+
     def variant(self):
         """Name of the run's folder: the method, and for private weights how they are trained."""
         return self.method if self.private == 'none' else f'{self.method}-{self.private}'
@@ -167,16 +171,6 @@ def make_settings(given):
                                  'freeze the clients; set damping, or a server_lr below 1')
         values['damping'] = 1.0 - server_lr
     return Settings(**values)
-
-
-def changes(values):
-    """Those of a dict of settings that are not the defaults."""
-    return {name: value for name, value in values.items() if value != getattr(Settings, name)}
-
-
-def whole(changed):
-    """The dict of all settings of which `changed` are not the defaults."""
-    return dataclasses.asdict(Settings()) | changed
 
 
 def _check(field, value):

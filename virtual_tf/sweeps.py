@@ -3,7 +3,6 @@
 A run is a Job with a folder of its own. What its folder holds decides everything: a job with a summary of the same
 settings is finished, one with checkpoints continues from them. So a sweep may be killed and started again at any time.
 """
-import contextlib
 import importlib
 import json
 import logging
@@ -12,6 +11,7 @@ import multiprocessing.connection
 import os
 import pathlib
 import signal
+import socket
 import threading
 import time
 from typing import NamedTuple
@@ -36,7 +36,6 @@ class Place(NamedTuple):
     root: pathlib.Path
     data_dir: str
     plugins: tuple = ()
-    resume: bool = True   # False replaces what the folders hold
 
 
 class Progress(NamedTuple):
@@ -84,7 +83,7 @@ def play(job, place, cores=None):
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
     _end_with_parent()
     asked = []
-    with contextlib.suppress(ValueError):     # not the main thread, as under Ray: there the engine ends its workers
+    if multiprocessing.parent_process() is not None:     # under Ray signals are Ray's
         signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
     for path in place.plugins:
@@ -94,7 +93,7 @@ def play(job, place, cores=None):
     (folder / ERROR).unlink(missing_ok=True)
     try:
         running.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
-                    resume=place.resume, stop=lambda: bool(asked))
+                    stop=lambda: bool(asked))
     except Interrupted:
         return
     except VirtualTfError as error:
@@ -119,7 +118,7 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
     watch(running jobs, ended jobs) is called every second. A job whose process is lost is tried again and continues
     from its checkpoint. Returns {job: error}. However this ends, no process stays behind.
     """
-    slots = _share_cores(processes)
+    slots = _share_cores(max(1, min(processes, len(jobs))))
     waiting, active, errors, ended = list(jobs), {}, {}, []
     tries = dict.fromkeys(jobs, 0)
     context = multiprocessing.get_context('spawn')
@@ -162,10 +161,10 @@ def _share_cores(processes):
 
 def outcome(job, root, exitcode=0):
     """What went wrong with a job whose process has ended; '' if it is finished."""
-    if exitcode == 0 and (root / job.name / ERROR).exists():
-        return (root / job.name / ERROR).read_text(encoding='utf-8')
     if exitcode == 0 and finished(job, root):
         return ''
+    if exitcode == 0 and (root / job.name / ERROR).exists():
+        return (root / job.name / ERROR).read_text(encoding='utf-8')
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
 
 
@@ -181,10 +180,13 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
     os.environ.setdefault('RAY_worker_niceness', '0')     # the runs are what the machine is for
     os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')     # else it warns of what is to come
+    if address:
+        _check_reachable(address)
     ray.init(address=address, num_cpus=None if address else processes, include_dashboard=False,
              log_to_driver=False, configure_logging=False)
     try:
-        task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(play)
+        # A worker for each task: what one has set for its process is nobody else's.
+        task = ray.remote(num_cpus=1, max_retries=TRIES - 1, max_calls=1)(play)
         place = _whole_paths(place)
         pending, ended, errors = {task.remote(job, place): job for job in jobs}, [], {}
         while pending:
@@ -203,6 +205,17 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
     finally:
         ray.shutdown()
     return errors
+
+
+def _check_reachable(address):
+    """Refuses HOST:PORT where nobody listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix('ray://').rpartition(':')
+    try:
+        if host:     # else a word such as auto
+            socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError) as error:
+        raise VirtualTfError(f'no Ray cluster answers at ray_address = {address} ({error}); ray start --head prints '
+                             'the address of the one that it starts') from None
 
 
 def _whole_paths(place):

@@ -41,7 +41,7 @@ def test_each_statement_has_its_figures(tmp_path):
     # S has its level in round 2, MT in round 5; 50 clients, 10 a round
     assert '| `writers` | VIRTUAL | 0.00 | 0.00 | 3.0 | 5.0 |' in text
     assert '| 1e-05 | 0.2 | 0.3 | 80.00 | 70.00 |' in text
-    assert '| `writers` | -10.00 | MT above S | no |' in text
+    assert '| `writers` | -10.00 | MT above S | no | 1 |' in text
     assert '| `writers` | VIRTUAL | +5.00 | -20.00 | +5.00 | -20.00 | FedAvg, FedProx | 1 |' in text
     assert '| `writers` | VIRTUAL, private weights | +5.00 | +5.00 | +5.00 | +5.00 | FedAvg, FedProx | 1 |' in text
     # A statement without a run says so, and seeds that a baseline has not are no comparison.

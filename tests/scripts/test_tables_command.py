@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import types
 
@@ -15,7 +16,7 @@ def write_run(root, each, seed, server, mt):
     folder.mkdir(parents=True)
     numbers = {tables.S: server, tables.MT: mt}
     (folder / 'config.json').write_text(json.dumps(
-        {'settings': job.settings.__dict__, 'data': {'caveat': 'made up'}, 'git_commit': 'abc'}))
+        {'settings': job.settings.__dict__, 'data': {'caveat': 'made up', 'clients': 10}, 'git_commit': 'abc'}))
     (folder / 'summary.json').write_text(json.dumps(
         {'max': numbers, 'final': numbers, 'last_5': numbers, 'rounds': job.settings.rounds, 'seconds': 1.0}))
     return job
@@ -61,7 +62,7 @@ def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monk
     values = types.SimpleNamespace(run=False, data_dir='DATA', output_dir='runs')
     _, notes, summaries = tables.table_of_runs(2, values, tmp_path, {})
     assert ('- missing on `mnist`: VIRTUAL (seeds 2); FedAvg (seeds 0): `python -m scripts.sweep '
-            '--study=table2/mnist/virtual,table2/mnist/fedavg --data_dir=DATA --output_dir=runs`') in notes
+            '--study=table2/mnist/virtual,table2/mnist/fedavg --data_dir=DATA --output_dir=runs --seed=0,2`') in notes
     assert any('made up' in note for note in notes) and list(summaries) == ['mnist/virtual']
     values.validation_fraction = 0.2
     assert tables.command(['kl'], values).endswith('--study=kl --data_dir=DATA --output_dir=runs '
@@ -80,9 +81,12 @@ def test_only_what_is_missing_is_made(groups, tmp_path, monkeypatch):
 
 def test_seeds_that_nobody_asked_for_stay(groups, tmp_path):
     records, _ = tables.collect(groups, tmp_path, {})
-    kept = {'mnist/virtual': {'0': 'old', '2': 'outdated', '7': 'other'}, 'gone/virtual': {'0': 'old'}}
+    settings = experiments.table2('mnist', 'virtual').settings(7)
+    other = {'settings': dataclasses.asdict(settings)}
+    outdated = {'settings': other['settings'] | {'seed': 8, 'client_lr': 0.123}}
+    kept = {'mnist/virtual': {'0': 'old', '2': 'outdated', '7': other, '8': outdated}, 'gone/virtual': {'0': 'old'}}
     assert tables.merged(records, groups, kept) == {'mnist/virtual': {
-        '0': records['mnist', 'virtual'][0], '1': records['mnist', 'virtual'][1], '7': 'other'}}
+        '0': records['mnist', 'virtual'][0], '1': records['mnist', 'virtual'][1], '7': other}}
 
 
 def test_a_folder_with_other_settings_is_missing_and_named(groups, tmp_path, caplog):
