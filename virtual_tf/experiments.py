@@ -73,8 +73,8 @@ COLUMNS = {
 LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
           'virtual-residual': 'VIRTUAL, private weights', 'authors': 'VIRTUAL, authors\' choices'}
 
-# The paper's grids: five values of each, log-spaced but for η_s. Its text names neither ends nor steps for the rates: they
-# are half powers of ten around a case's usual one here. VIRTUAL has γ = 1 − η_s, where η_s = 1 would freeze the clients.
+# The paper's grids: five values of each, log-spaced but for η_s. Its text names neither ends nor steps for the rates:
+# here they are half powers of ten around a case's usual one. VIRTUAL has γ = 1 − η_s: η_s = 1 would freeze the clients.
 PAPER_GRID = {'client_lr': (0.1, 0.316, 1.0, 3.16, 10.0), 'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
 PAPER_REGULARISERS = {'fedavg': {}, 'fedprox': {'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)},
                       'virtual': {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}}
