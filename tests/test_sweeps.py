@@ -3,6 +3,7 @@ import math
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -164,19 +165,37 @@ def test_a_sweep_that_was_killed_ends_with_the_same_summaries(uninterrupted, tmp
     assert '4 runs, 4 finished' in third.stdout
 
 
-def test_a_lost_worker_is_replaced(tmp_path):
-    job, killed = Job('a', make_settings(SMALL | {'rounds': 20, 'checkpoint_every': 2})), []
+def local_worker():
+    return next(pid for pid in children(os.getpid())
+                if 'spawn_main' in pathlib.Path(f'/proc/{pid}/cmdline').read_text(encoding='utf-8'))
+
+
+def ray_worker():
+    return int(subprocess.run(['pgrep', '-f', '^ray::play'], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize('engine, worker, end', [
+    (lambda jobs, place, watch: sweeps.run_local(jobs, place, 1, watch), local_worker, signal.SIGKILL),
+    (lambda jobs, place, watch: sweeps.run_ray(jobs, place, None, watch, 1), ray_worker, signal.SIGKILL),
+    (lambda jobs, place, watch: sweeps.run_ray(jobs, place, None, watch, 1), ray_worker, signal.SIGTERM)],
+    ids=['local', 'ray', 'ray, SIGTERM'])
+def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tmp_path):
+    job, killed = Job('a', make_settings(SMALL | {'rounds': 100, 'checkpoint_every': 2})), []
 
     def kill_once(active, _):
         if active and not killed and sweeps.progress(job, tmp_path).round >= 3:
-            killed.extend(children(os.getpid()))
-            for pid in killed:
-                if 'spawn_main' in open(f'/proc/{pid}/cmdline', encoding='utf-8').read():
-                    os.kill(pid, signal.SIGKILL)
+            killed.append(worker())
+            os.kill(killed[0], end)
+            while alive(killed[0]):
+                time.sleep(0.01)
+            # A mark in what is kept of round 1: a run that starts anew would not have it.
+            path = tmp_path / job.name / 'metrics.jsonl'
+            path.write_text(path.read_text(encoding='utf-8').replace('{', '{"mark": 7, ', 1), encoding='utf-8')
 
-    assert sweeps.run_local([job], Place(tmp_path, 'nowhere'), 1, kill_once) == {}
+    assert engine([job], Place(tmp_path, 'nowhere'), kill_once) == {}
     assert killed and sweeps.finished(job, tmp_path)
-    assert [row['round'] for row in sweeps.history(job, tmp_path)] == list(range(1, 21))
+    rows = sweeps.history(job, tmp_path)
+    assert [row['round'] for row in rows] == list(range(1, 101)) and rows[0]['mark'] == 7
 
 
 def test_ray_gives_the_same_summaries(uninterrupted, tmp_path):
@@ -189,6 +208,23 @@ def test_without_ray_the_engine_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, 'ray', None)
     with pytest.raises(VirtualTfError, match='pip install'):
         sweeps.run_ray([], Place(tmp_path, 'nowhere'))
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path):
+    with socket.socket() as unused:
+        unused.bind(('127.0.0.1', 0))      # nobody listens
+        address = f'127.0.0.1:{unused.getsockname()[1]}'
+        with pytest.raises(VirtualTfError, match=f'ray_address = {address}'):
+            sweeps.run_ray([], Place(tmp_path, 'nowhere'), address)
+
+
+def test_a_finished_run_has_no_error_of_another_sweep_that_met_it(tmp_path):
+    job = Job('a', make_settings(SMALL))
+    sweeps.play(job, Place(tmp_path, 'nowhere'))
+    (tmp_path / 'a' / sweeps.ERROR).write_text('in use by another run')
+    assert sweeps.outcome(job, tmp_path) == ''
+    (tmp_path / 'a' / 'summary.json').unlink()
+    assert sweeps.outcome(job, tmp_path) == 'in use by another run'
 
 
 def test_paths_for_other_processes_are_whole(monkeypatch, tmp_path):

@@ -53,6 +53,9 @@ def test_flags_apply_to_every_run_of_a_study(asked):
     (['--study=kl', '--method=virtual'], 'study and method exclude'),
     (['--method=fedavg', '--grid=client_lr=0.1,0.2'], 'add --validation_fraction=0.2'),
     (['--study=sweeps/har', '--client_lr=0.05'], 'client_lr is an axis of sweeps/har/fedavg'),
+    (['--study=kl', '--kl_weight=0.1'], 'kl_weight is what kl/1e-06 has a value of its own for'),
+    (['--study=table2/mnist', '--dataset=har'], 'dataset is what table2/mnist/fedavg has'),
+    (['--ray_address=here:1'], 'add that'),
     (['--private_baselines'], 'private_baselines'),
     (['--grid=nonsense=1'], 'nonsense'),
     (['--method=virtual,nonsense'], 'nonsense'),
@@ -78,6 +81,48 @@ def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
     text, record = sweep.report(sweep.Group('g', points), None, 'val')
     assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
     assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best'] and 'edge of the grid' in text
+
+
+def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
+    points = {(('damping', damping),): {0: sweeps.Job(str(damping), make_settings({}))} for damping in (0.5, 1.0)}
+    monkeypatch.setattr(sweep.sweeps, 'score', lambda job, root, select: float(job.name))
+    text, _ = sweep.report(sweep.Group('g', points), None, 'val')
+    assert '1 is the end of what it may be' in text and 'widen' not in text
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    """Jobs of ten rounds each, of which the first has played eight before this sweep began."""
+    jobs = [sweeps.Job(name, make_settings({'rounds': 10})) for name in 'ab']
+    play(tmp_path, jobs[0], 8)
+    return jobs
+
+
+def play(root, job, rounds):
+    (root / job.name).mkdir(exist_ok=True)
+    (root / job.name / 'metrics.jsonl').write_text('{"server/accuracy": 0.5, "mt/accuracy": null}\n' * rounds)
+
+
+def test_time_left_is_of_the_rounds_that_are_left(two_runs, tmp_path, monkeypatch, capsys):
+    first, second = two_runs
+    monkeypatch.setattr(sweep.data, 'load', lambda data_dir, settings: None)
+    monkeypatch.setattr(sweep.running, 'check_fits', lambda settings, dataset: None)
+    monkeypatch.setattr(sweep.experiments, 'estimate', lambda settings, dataset: 100.0)
+    costs = sweep._costs(two_runs, tmp_path, 'nowhere')
+    assert [costs[job] for job in two_runs] == pytest.approx([20.0, 100.0])     # two rounds of ten, and all
+    table = sweep.LiveTable(costs, tmp_path)
+    table._started -= 5.0
+    play(tmp_path, first, 10)
+    table.show([second], [first])      # 20 of 120 took 5 s
+    assert capsys.readouterr().out == '[1/2 runs, 25 s left]  a: round 10 of 10  S 50.0\n'
+    table.show([second], [first])
+    assert capsys.readouterr().out == ''
+    table._silent_since -= 301.0       # what runs is told when nothing has ended for long, if it has begun
+    table.show([second], [first])
+    assert capsys.readouterr().out == ''
+    play(tmp_path, second, 5)
+    table.show([second], [first])      # 20 + 50 of 120
+    assert capsys.readouterr().out == '[1/2 runs, 4 s left]  b: round 5 of 10  S 50.0\n'
 
 
 def test_a_line_that_misses_the_best_point_of_its_grid_is_named():

@@ -1,22 +1,27 @@
 import dataclasses
 import json
+import pathlib
+import subprocess
+import sys
 import types
 
 import pytest
 
 from scripts import tables
-from virtual_tf import experiments
+from virtual_tf import experiments, training
 from virtual_tf.sweeps import Job
 from virtual_tf.types import VirtualTfError
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
-def write_run(root, each, seed, server, mt):
+
+def write_run(root, each, seed, server, mt, clients=10):
     job = Job(each.folder(seed), each.settings(seed))
     folder = root / job.name
     folder.mkdir(parents=True)
     numbers = {tables.S: server, tables.MT: mt}
     (folder / 'config.json').write_text(json.dumps(
-        {'settings': job.settings.__dict__, 'data': {'caveat': 'made up', 'clients': 10}, 'git_commit': 'abc'}))
+        {'settings': job.settings.__dict__, 'data': {'caveat': 'made up', 'clients': clients}, 'git_commit': 'abc'}))
     (folder / 'summary.json').write_text(json.dumps(
         {'max': numbers, 'final': numbers, 'last_5': numbers, 'rounds': job.settings.rounds, 'seconds': 1.0}))
     return job
@@ -69,6 +74,39 @@ def test_the_table_names_the_commands_for_what_is_missing(groups, tmp_path, monk
                                                    '--validation_fraction=0.2')
     with pytest.raises(VirtualTfError, match='--run makes them'):
         tables.table_of_runs(2, values, tmp_path / 'empty', {})
+
+
+def start(*arguments):
+    return subprocess.run([sys.executable, '-m', 'scripts.tables', '--table=2', *arguments], cwd=ROOT, text=True,
+                          capture_output=True)
+
+
+def test_the_command_writes_what_there_is_and_says_what_is_missing(tmp_path):
+    each = experiments.table2('mnist', 'virtual')
+    # the clients of seed 1 that 60 rounds leave out are counted as the simulation selects them
+    write_run(tmp_path / 'runs', each, 1, 0.97, 0.96, clients=100)
+    done = start(f'--output_dir={tmp_path}/runs', f'--results_dir={tmp_path}/results')
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / 'results' / 'table2.md').read_text(encoding='utf-8')
+    assert text in done.stdout
+    assert '| `mnist` | 60 | VIRTUAL | 97.00 | 97.8 | -0.80 | 96.00 | 97.4 | -1.40 | 97.00 | 96.00 | 1 |' in text
+    assert '| `mnist` | – | FedAvg | missing | 97.6 | – | missing | 96.9 | – | – | – | 0 |' in text
+    visited = set().union(*(training.select(100, 10, 1, number).tolist() for number in range(1, 61)))
+    assert f'- `mnist`: never selected, so in MT with the initial model: {100 - len(visited)} with seed 1' in text
+    latex = (tmp_path / 'results' / 'table2.tex').read_text(encoding='utf-8')
+    assert '97.00 & 97.8 & -0.80' in latex and '% - `mnist`: made up' in latex
+    kept = json.loads((tmp_path / 'results' / 'table2.json').read_text(encoding='utf-8'))
+    assert kept['mnist/virtual']['1']['settings'] == dataclasses.asdict(each.settings(1))
+    # and again without the folder
+    assert text == start(f'--output_dir={tmp_path}/gone', f'--results_dir={tmp_path}/results').stdout.partition(
+        '\nwritten: ')[0].replace(f'{tmp_path}/gone', f'{tmp_path}/runs')
+
+
+@pytest.mark.parametrize('argument, said', [('--study=kl', 'study is for scripts.sweep'),
+                                            ('--rounds=3', 'add --results_dir')])
+def test_flags_that_would_spoil_the_table_are_refused(argument, said):
+    done = start(argument)
+    assert done.returncode == 2 and said in done.stderr and 'Traceback' not in done.stderr
 
 
 def test_only_what_is_missing_is_made(groups, tmp_path, monkeypatch):
