@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf import experiments, paper, plots, snr, tables
+from virtual_tf import experiments, paper, snr, tables
 
 LABELS = {'virtual': 'VIRTUAL', 'fedavg_init': 'VIRTUAL + FedAvg init', 'error_feedback': 'VIRTUAL, error feedback',
           'fedavg': 'FedAvg', 'fedprox': 'FedProx'}
@@ -140,11 +140,8 @@ def verdict(holds):
     return 'yes' if holds else 'no'
 
 
-def distributions(rows, seeds, root, folder):
-    """Draws the SNR of both variants without pruning and returns the sentences on it."""
+def distributions(rows, seeds, root):
+    """Sentences on the SNR of both variants without pruning; scripts.figures draws it."""
     found = {LABELS[row.kind]: counts for row in rows if row.prune == 0 and row.kind in ('virtual', 'fedavg_init')
              and (counts := snr.load([root / row.folder(seed) for seed in seeds]))}
-    if not found:
-        return ''
-    plots.snr_cdfs({label: snr.shares(counts) for label, counts in found.items()}, snr.GRID, folder / snr.PICTURE)
-    return f'\n\n![CDF of log10 SNR of the clients\' weights]({snr.PICTURE})\n\n' + snr.read_out(found)
+    return f'\n\n{snr.read_out(found)}' if found else ''

@@ -283,11 +283,13 @@ def main(_):
     elif table == 3:
         numbers, seeds, settings, lacking = table_of_pruning(values, root)
         write_text(folder / 'table3.tex', tables.latex(*table3.accuracies(numbers)))
-        text = (table3.markdown(numbers, seeds, f'{settings.dataset}, {settings.rounds} rounds') + '\n\n'
-                + table3.claims(numbers) + table3.distributions(numbers, seeds, root, folder) + lacking + '\n')
+        note = f', {experiments.CASES["writers"].note}'
+        text = (table3.markdown(numbers, seeds, f'{settings.dataset}, {settings.rounds} rounds{note}') + '\n\n'
+                + table3.claims(numbers) + table3.distributions(numbers, seeds, root) + lacking + '\n')
         write_text(folder / 'table3.md', text)
-        running.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
-            row._asdict() | {'paper': row.published()} | values for row, values in numbers.items()]})
+        running.write_json(folder / 'table3.json', {'seeds': seeds, 'git_commit': running.git_commit(), 'rows': [
+            row._asdict() | {'settings': dict(experiments.table3(*row).given), 'paper': row.published()} | values
+            for row, values in numbers.items()]})
     else:
         path = folder / f'table{table}.json'
         parts, notes, summaries = table_of_runs(
