@@ -3,6 +3,7 @@
 A figure is at most as wide as a page, and its text has 8 points there.
 """
 import functools
+import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -190,6 +191,7 @@ def client_size(methods, title):
 
 def save(figure, folder, name, caption):
     """PNG, PDF and the caption as text; the same runs give the same files."""
+    logging.getLogger('fontTools').setLevel(logging.WARNING)     # it tells each table of each font
     figure.savefig(folder / f'{name}.png', dpi=150)
     with plt.rc_context({'pdf.fonttype': 42}):     # TrueType: publishers refuse matplotlib's usual Type 3
         figure.savefig(folder / f'{name}.pdf', metadata={'CreationDate': None})

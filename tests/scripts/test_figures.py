@@ -243,6 +243,7 @@ def test_the_command_writes_what_can_be_drawn_and_names_the_rest(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / 'out').iterdir()) == [
         *(f'{name}.{end}' for name in ('accuracy', 'curves') for end in ('pdf', 'png', 'txt')), histories.FILE]
+    assert 'pruned' not in done.stderr      # nor what else the font library has to say
     content = (tmp_path / 'out' / 'curves.pdf').read_bytes()
     assert content.startswith(b'%PDF') and b'/Type3' not in content
     size = plots.plt.imread(tmp_path / 'out' / 'curves.png').shape
