@@ -116,7 +116,7 @@ CHOSEN = {
 SPARSITIES = (0, 50, 75, 90)
 TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
                 ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
-E100_ROUNDS = {'writers': 60, 'writers-conv': 20}
+E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
