@@ -28,11 +28,13 @@ CLIENTS = 10
 SIZES = {'mlp': (500, 20), 'conv': (100, 20), 'lstm': (30, 10)}
 TOKENS, LENGTH, CLASSES = 87, 80, 10
 
-_MODELS = flags.DEFINE_list('model', ['mlp'], f'networks to measure, of {", ".join(SIZES)}')
-_EPOCHS = flags.DEFINE_integer('epochs', 5, 'epochs of a measured round', lower_bound=1)
-_REPEATS = flags.DEFINE_integer('repeats', 7, 'measured rounds', lower_bound=1)
-_SCALE = flags.DEFINE_bool('scale', False, 'also measure up to 10,000 clients: 8 minutes and 6 GB of disk')
-_OUTPUT = flags.DEFINE_string('output', None, 'json file to write')
+
+def define_flags():
+    flags.DEFINE_list('model', ['mlp'], f'networks to measure, of {", ".join(SIZES)}')
+    flags.DEFINE_integer('epochs', 5, 'epochs of a measured round', lower_bound=1)
+    flags.DEFINE_integer('repeats', 7, 'measured rounds', lower_bound=1)
+    flags.DEFINE_bool('scale', False, 'also measure up to 10,000 clients: 8 minutes and 6 GB of disk')
+    flags.DEFINE_string('output', None, 'json file to write')
 
 
 def make_dataset(model, clients=CLIENTS):
@@ -142,21 +144,22 @@ def compare(model, epochs, repeats):
 
 
 def main(_):
-    epochs, repeats = _EPOCHS.value, _REPEATS.value
-    unknown = [model for model in _MODELS.value if model not in SIZES]
+    values = flags.FLAGS
+    epochs, repeats = values.epochs, values.repeats
+    unknown = [model for model in values.model if model not in SIZES]
     if unknown:
         raise VirtualTfError(f'model {unknown[0]!r} is unknown; known are {", ".join(SIZES)}')
-    output = pathlib.Path(_OUTPUT.value).expanduser() if _OUTPUT.value else None
+    output = pathlib.Path(values.output).expanduser() if values.output else None
     if output:
         files.check_writable(output.parent, 'output')   # now, not after minutes
     results = {}
-    for model in _MODELS.value:
+    for model in values.model:
         results[model] = compare(model, epochs, repeats)
         print(f'{model + ", microseconds per client step":42}{"median":>9}{"min":>9}{"max":>9}')
         for name, row in results[model]['microseconds'].items():
             print(f'{name:42}{row["median"]:9.0f}{row["min"]:9.0f}{row["max"]:9.0f}')
         print('  '.join(f'{name} = {value:.2f}' for name, value in results[model]['ratios'].items()) + '\n', flush=True)
-    scale = {'scale': bench_scale.scale_table()} if _SCALE.value else {}
+    scale = {'scale': bench_scale.scale_table()} if values.scale else {}
     if output:
         running.write_json(output, {
             'sizes': {'clients': CLIENTS, 'examples and batch': SIZES, 'epochs': epochs, 'repeats': repeats},
@@ -164,4 +167,5 @@ def main(_):
 
 
 if __name__ == '__main__':
+    define_flags()
     entry.run(main)

@@ -35,13 +35,11 @@ def test_times_are_per_client_step(monkeypatch):
 def test_an_output_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, 'compare', lambda *_: {'microseconds': {}, 'ratios': {}})
     (tmp_path / 'file').touch()
-    monkeypatch.setattr(bench, '_MODELS', types.SimpleNamespace(value=['mlp']))
-    for name in ('_EPOCHS', '_REPEATS', '_SCALE'):
-        monkeypatch.setattr(bench, name, types.SimpleNamespace(value=0))
-    monkeypatch.setattr(bench, '_OUTPUT', types.SimpleNamespace(value=str(tmp_path / 'new' / 'bench.json')))
+    values = types.SimpleNamespace(model=['mlp'], epochs=0, repeats=0, scale=False, output=tmp_path / 'new/bench.json')
+    monkeypatch.setattr(bench.flags, 'FLAGS', values)
     bench.main(None)
     assert (tmp_path / 'new' / 'bench.json').is_file()
-    monkeypatch.setattr(bench, '_OUTPUT', types.SimpleNamespace(value=str(tmp_path / 'file' / 'bench.json')))
+    values.output = tmp_path / 'file/bench.json'
     monkeypatch.delattr(bench, 'compare')
     with pytest.raises(VirtualTfError, match=r'cannot be written .*; choose another output$'):
         bench.main(None)
