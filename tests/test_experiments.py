@@ -127,7 +127,7 @@ def test_a_case_of_which_nothing_is_known_has_a_grid_and_no_line(monkeypatch):
 
 
 def test_studies_by_name():
-    assert experiments.study('kl')[1] == (0,)
+    assert experiments.study('kl')[1] == (0, 1, 2)
     found, seeds = experiments.study('table2/mnist/virtual')
     assert [each.name for each in found] == ['table2/mnist/virtual'] and seeds == (0, 1, 2)
     with pytest.raises(VirtualTfError, match='table2/mnist'):

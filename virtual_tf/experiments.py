@@ -211,7 +211,7 @@ STUDIES = {
     'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
     'table4/writers': ([table4('writers', column) for column in SECOND_AXIS], (0, 1, 2)),
     'table4/writers-conv': ([table4('writers-conv', column) for column in SECOND_AXIS], (0,)),
-    'kl': ([kl_study(value) for value in KL_WEIGHTS], (0,)),
+    'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
 }
 
 

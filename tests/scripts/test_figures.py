@@ -106,7 +106,7 @@ def test_kl_has_a_thin_and_a_thick_line_for_every_weight(tmp_path):
     assert bar.get_yscale() == 'log' and thin[0].get_color() != server.lines[2].get_color()
     title = pictures[0].figure.get_suptitle()
     assert 'writers, mlp, 2 rounds, 1 seed' in title and '20 rounds' in title
-    assert len(lacking) == 1 and 'kl/1e-05 (seed 0)' in lacking[0] and 'kl/1e-06' not in lacking[0]
+    assert len(lacking) == 1 and 'kl/1e-05 (seeds 0, 1, 2)' in lacking[0] and 'kl/1e-06 (seeds 1, 2)' in lacking[0]
     assert f'python -m scripts.sweep --study=kl --output_dir={tmp_path}' in lacking[0]
 
 
