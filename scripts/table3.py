@@ -29,14 +29,14 @@ class Row(NamedTuple):
 def read(folder):
     """What the table needs of one run: accuracies in percent, sizes of a delta, and bytes and accuracies by round."""
     summary = json.loads((folder / 'summary.json').read_text(encoding='utf-8'))
-    clients = json.loads((folder / 'config.json').read_text(encoding='utf-8'))['settings']['clients_per_round']
+    config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
     history = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()]
-    answers = sum(clients - row['dropped_clients'] for row in history)
+    answers = sum(config['settings']['clients_per_round'] - row['dropped_clients'] for row in history)
     return {**{f'{protocol} {name}': 100 * summary[protocol][key] for protocol in ('max', 'last_5')
                for name, key in (('S', S), ('MT', MT))},
             'parameters': sum(row['parameters_up'] for row in history) / max(answers, 1),
             'bytes': sum(row['bytes_up'] for row in history) / max(answers, 1),
-            'history': history}
+            'git_commit': config['git_commit'], 'history': history}
 
 
 def megabytes_until(history, key, target):

@@ -287,7 +287,7 @@ def main(_):
         text = (table3.markdown(numbers, seeds, f'{settings.dataset}, {settings.rounds} rounds{note}') + '\n\n'
                 + table3.claims(numbers) + table3.distributions(numbers, seeds, root) + lacking + '\n')
         write_text(folder / 'table3.md', text)
-        running.write_json(folder / 'table3.json', {'seeds': seeds, 'git_commit': running.git_commit(), 'rows': [
+        running.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
             row._asdict() | {'settings': dict(experiments.table3(*row).given), 'paper': row.published()} | values
             for row, values in numbers.items()]})
     else:

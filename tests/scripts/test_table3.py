@@ -19,7 +19,7 @@ def write_run(folder, row, accuracies, bytes_up, seed=0):
     protocols = {'max': max(accuracies), 'last_5': sum(accuracies) / len(accuracies)}
     (folder / 'summary.json').write_text(json.dumps(
         {name: {table3.S: value, table3.MT: value} for name, value in protocols.items()}))
-    (folder / 'config.json').write_text(json.dumps({'settings': settings.__dict__}))
+    (folder / 'config.json').write_text(json.dumps({'settings': settings.__dict__, 'git_commit': 'abc'}))
     (folder / 'metrics.jsonl').write_text(''.join(json.dumps(
         {'round': i + 1, table3.S: value, table3.MT: value, 'dropped_clients': 0, 'bytes_up': bytes_up,
          'bytes_down': 10_000_000, 'parameters_up': bytes_up // 4}) + '\n' for i, value in enumerate(accuracies)))
