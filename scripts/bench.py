@@ -18,10 +18,11 @@ import tensorflow as tf
 from absl import flags
 
 from scripts import bench_scale, entry, keras_models
-from virtual_tf import files, running, streams
+from virtual_tf.core import random_streams, safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import make_settings
 from virtual_tf.data.federated import FederatedDataset, Split
-from virtual_tf.settings import make_settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.runs import driver
 
 CLIENTS = 10
 # Examples a client, batch size; the costlier a step, the fewer are timed.
@@ -39,7 +40,7 @@ def define_flags():
 
 def make_dataset(model, clients=CLIENTS):
     """Random examples; the speed does not depend on what they show."""
-    generator, size = streams.make_generator(0), SIZES[model][0]
+    generator, size = random_streams.make_generator(0), SIZES[model][0]
 
     def examples():
         if model == 'lstm':
@@ -72,7 +73,7 @@ def time_ours(model, dataset, method, epochs, repeats, **options):
     clients = len(dataset.clients)
     settings = make_settings({'method': method, 'model': model, 'dataset': 'bench', 'epochs': epochs,
                               'batch_size': SIZES[model][1], 'clients_per_round': clients, **options})
-    simulation = running.build(settings, dataset)
+    simulation = driver.build(settings, dataset)
     state = simulation.start()
     ids = np.arange(clients)
     states = state.clients.read(ids)
@@ -151,7 +152,7 @@ def main(_):
         raise VirtualTfError(f'model {unknown[0]!r} is unknown; known are {", ".join(SIZES)}')
     output = pathlib.Path(values.output).expanduser() if values.output else None
     if output:
-        files.check_writable(output.parent, 'output')   # now, not after minutes
+        safe_files.check_writable(output.parent, 'output')   # now, not after minutes
     results = {}
     for model in values.model:
         results[model] = compare(model, epochs, repeats)
@@ -161,7 +162,7 @@ def main(_):
         print('  '.join(f'{name} = {value:.2f}' for name, value in results[model]['ratios'].items()) + '\n', flush=True)
     scale = {'scale': bench_scale.scale_table()} if values.scale else {}
     if output:
-        running.write_json(output, {
+        driver.write_json(output, {
             'sizes': {'clients': CLIENTS, 'examples and batch': SIZES, 'epochs': epochs, 'repeats': repeats},
             'machine': {'cores': os.cpu_count(), 'processor': platform.machine()}, **results, **scale})
 

@@ -17,10 +17,13 @@ import time
 from absl import flags
 
 from scripts import entry
-from virtual_tf import data, files, running, tables
+from virtual_tf import data
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import RunError
+from virtual_tf.core.settings import make_settings
 from virtual_tf.data.download import DATA_DIR
-from virtual_tf.settings import make_settings
-from virtual_tf.types import RunError
+from virtual_tf.report import text_tables
+from virtual_tf.runs import driver
 
 ROOT = pathlib.Path(__file__).parent.parent
 VIRTUAL = {'method': 'virtual', 'private': 'none'}
@@ -63,7 +66,7 @@ def simulate(case, clients):
     """(metrics of each round, seconds of one warm client_update of a single client) in the simulator."""
     settings = make_settings(given(case, clients))
     dataset = data.load(_DATA_DIR.value, settings).part(range(clients))
-    simulation = running.build(settings, dataset)
+    simulation = driver.build(settings, dataset)
     state = simulation.start()
     rows = list(simulation.run(state))
     alone = dataset.part([0])
@@ -108,27 +111,27 @@ def measure(case, folder):
 def main(_):
     output = pathlib.Path(_OUTPUT.value).expanduser() if _OUTPUT.value else None
     if output:
-        files.check_writable(output.parent, 'output')
+        safe_files.check_writable(output.parent, 'output')
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for i, case in enumerate(CASES):
             found[case] = measure(case, pathlib.Path(folder, str(i)))
             print(f'{case}: {json.dumps(found[case])}', flush=True)
     dense = found['VIRTUAL']
-    print('\n' + tables.markdown(
+    print('\n' + text_tables.markdown(
         ('kB a client and round', 'delta', 'all bytes up', 'all bytes down', 'up against VIRTUAL', 'S', 'simulator'),
         [(case, *(f'{row[key] / 1000:,.1f}' for key in ('payload up', 'wire up', 'wire down')),
           f'{row["wire up"] / dense["wire up"]:.2f}', f'{100 * row["S"]:.2f}', f'{100 * row["S of the simulator"]:.2f}')
          for case, row in found.items()]))
-    print(tables.markdown(
+    print(text_tables.markdown(
         ('seconds a round', *CASES),
         [(label, *(f'{row["parts"][part]:.2f}' for row in found.values())) for part, label in PARTS.items()]
         + [('all of it', *(f'{row["seconds"]:.2f}' for row in found.values())),
            ('the simulator', *(f'{row["seconds of the simulator"]:.2f}' for row in found.values()))]))
     if output:
-        running.write_json(output, {
+        driver.write_json(output, {
             'dataset': _DATASET.value, 'rounds': _ROUNDS.value, 'seed': 0, 'cores': os.cpu_count(),
-            'compile': _COMPILE.value, 'git_commit': running.git_commit(), 'cases': found})
+            'compile': _COMPILE.value, 'git_commit': driver.git_commit(), 'cases': found})
 
 
 if __name__ == '__main__':

@@ -22,10 +22,12 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import checkpoint, running, streams, training
+from virtual_tf.core import random_streams
+from virtual_tf.core.settings import make_settings
 from virtual_tf.data.federated import FederatedDataset, Split
-from virtual_tf.hooks import Hook
-from virtual_tf.settings import make_settings
+from virtual_tf.runs import driver
+from virtual_tf.runs.hooks import Hook
+from virtual_tf.simulator import checkpoints, rounds
 
 EXAMPLES, TEST_EXAMPLES, FEATURES, CLASSES = 100, 10, 100, 10
 CLIENTS = (100, 1_000, 10_000)
@@ -36,7 +38,7 @@ GROWTH_CLIENTS, GROWTH_FROM, GROWTH_TO = 100, 20, 300
 
 def make_dataset(clients):
     """Random features; neither speed nor memory depends on what they show."""
-    generator = streams.make_generator(0)
+    generator = random_streams.make_generator(0)
 
     def split(size):
         x = generator.standard_normal((clients * size, FEATURES), np.float32)
@@ -52,15 +54,15 @@ def settings_of(rounds, epochs):
 
 def make_simulations(counts):
     """{K: Simulation}, all with one compiled algorithm."""
-    first = running.build(settings_of(WARM_UP + MEASURED, 20), make_dataset(counts[0]))
-    return {clients: training.Simulation(first.network, first.algorithm, make_dataset(clients), first.settings)
+    first = driver.build(settings_of(WARM_UP + MEASURED, 20), make_dataset(counts[0]))
+    return {clients: rounds.Simulation(first.network, first.algorithm, make_dataset(clients), first.settings)
             for clients in counts}
 
 
 def fill(folder):
     """Populations in which every client has a state, with a checkpoint of each."""
     for clients, simulation in make_simulations(CLIENTS).items():
-        points = checkpoint.Checkpoints(folder / str(clients))
+        points = checkpoints.Checkpoints(folder / str(clients))
         state = simulation.start(points.clients_folder)
         for ids in _chunks(clients):
             state.clients.write(ids, state.clients.read(ids))
@@ -69,7 +71,7 @@ def fill(folder):
 
 def open_filled(folder, clients, simulation):
     """(Checkpoints, RunState) of a population; every client is read once, so that no round is a first time."""
-    points = checkpoint.Checkpoints(folder / str(clients))
+    points = checkpoints.Checkpoints(folder / str(clients))
     state = simulation.start(points.clients_folder)
     points.restore(state, points.newest())
     for ids in _chunks(clients):
@@ -121,7 +123,7 @@ class Memory(Hook):
 def measure_growth(folder):
     """Resident memory over a whole run with its logs and checkpoints."""
     memory = Memory()
-    running.run(settings_of(GROWTH_TO, 2), make_dataset(GROWTH_CLIENTS), folder / 'growth', False,
+    driver.run(settings_of(GROWTH_TO, 2), make_dataset(GROWTH_CLIENTS), folder / 'growth', False,
                     more_hooks=[memory])
     return {'clients': GROWTH_CLIENTS, 'from_round': GROWTH_FROM, 'to_round': GROWTH_TO,
             'from_mb': memory.megabytes[GROWTH_FROM - 1], 'to_mb': memory.megabytes[-1],

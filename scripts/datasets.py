@@ -8,11 +8,14 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import data, data_plots, files, paper
+from virtual_tf import data
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import make_settings
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.data.federated import DataError
-from virtual_tf.settings import make_settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.report import data_pictures
+from virtual_tf.studies import paper
 
 # Where ours differs from the paper's row for reasons that are not in the files' own caveat.
 NOTES = {
@@ -71,7 +74,7 @@ def load(data_dir, names=None, **given):
 def main(_):
     values = flags.FLAGS
     picture = pathlib.Path(values.output).expanduser()
-    files.check_writable(picture.parent, 'output')
+    safe_files.check_writable(picture.parent, 'output')
     datasets, missing = load(values.data_dir, values.datasets, seed=values.seed, max_clients=values.max_clients,
                              download=values.download)
     if not datasets:
@@ -86,7 +89,7 @@ def main(_):
             print(f'{name}: {"; ".join(remarks)}')
     for name, reason in missing.items():
         print(f'{name}: {reason}')
-    data_plots.clients(datasets, picture)
+    data_pictures.clients(datasets, picture)
     print(f'\npicture: {picture}')
 
 

@@ -11,7 +11,7 @@ import threading
 
 from absl import app, flags, logging
 
-from virtual_tf.types import Interrupted, RunError, VirtualTfError
+from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
 
 RUN_ERROR, USAGE_ERROR, BY_SIGNAL = 1, 2, 128
 

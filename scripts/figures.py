@@ -20,11 +20,15 @@ from typing import NamedTuple
 from absl import flags
 
 from scripts import entry, table3
-from virtual_tf import data, experiments, figures, files, histories, snr
+from virtual_tf import data
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.data.federated import DataError
-from virtual_tf.settings import Settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.report import figures
+from virtual_tf.runs import snr
+from virtual_tf.studies import experiments, kept
 
 ROOT = 'runs'
 
@@ -36,7 +40,7 @@ class Place(NamedTuple):
     kept: dict = {}     # noqa: RUF012  {folder: Run} of runs whose folders may be gone
 
     def runs(self, each):
-        return histories.runs_of(each, self.root, self.kept)
+        return kept.runs_of(each, self.root, self.kept)
 
     def command(self, study):
         """What makes the runs of a study."""
@@ -185,7 +189,7 @@ def snr_cdf(place):
     counts, methods, notes, lines = {}, {}, [], []
     for row in (table3.Row('virtual'), table3.Row('fedavg_init')):
         each, label = experiments.table3(*row), table3.LABELS[row.kind]
-        runs, (_, seeds) = histories.finished(place.root / each.name), experiments.study(each.name)
+        runs, (_, seeds) = kept.finished(place.root / each.name), experiments.study(each.name)
         if lacking := sorted(set(seeds) - {run.seed for run in runs}):
             lines.append(f'{label} without pruning ({_seeds(lacking)}): {place.command(each.name)}')
         if found := snr.load([run.folder for run in runs]):
@@ -204,7 +208,7 @@ def client_size(place):
     clients, methods, notes, lines = {}, {}, [], missing(place._replace(kept={}), 'table2/shakespeare')
     for column in ('virtual', 'fedavg'):
         each, label = experiments.table2('shakespeare', column), experiments.LABELS[column]
-        runs = histories.finished(place.root / each.name)[:1]     # a point for each client, so one seed
+        runs = kept.finished(place.root / each.name)[:1]     # a point for each client, so one seed
         try:
             if runs:
                 clients[label] = figures.sizes_of(runs[0], _load(place, runs[0]))
@@ -246,13 +250,13 @@ def main(_):
     if unknown or not values.figure:
         raise VirtualTfError(f'figure must be of {", ".join(DRAWERS)}, got {",".join(values.figure) or "none"}')
     folder, drawn, lacking = pathlib.Path(values.output_dir).expanduser(), 0, {}
-    place = Place(pathlib.Path(values.root).expanduser(), values.data_dir, histories.load(folder / histories.FILE))
+    place = Place(pathlib.Path(values.root).expanduser(), values.data_dir, kept.load(folder / kept.FILE))
     for name in dict.fromkeys(values.figure):
         pictures, lines = DRAWERS[name](place)
         for line in lines:
             lacking.setdefault(line, []).append(name)
         for picture in pictures:
-            files.check_writable(folder)
+            safe_files.check_writable(folder)
             figures.save(picture.figure, folder, picture.name, picture.caption)
             print(f'{folder / picture.name}.png, .pdf, .txt\n{picture.caption}\n', flush=True)
             drawn += 1
@@ -261,8 +265,8 @@ def main(_):
     if not drawn:
         raise VirtualTfError(f'nothing can be drawn: root = {place.root} has no finished run for '
                              f'{", ".join(values.figure)}; the commands above make them')
-    histories.save(folder / histories.FILE, {each.folder(run.seed): run for each in drawn_by_round()
-                                             for run in place.runs(each) if histories.as_asked(each, run)})
+    kept.save(folder / kept.FILE, {each.folder(run.seed): run for each in drawn_by_round()
+                                             for run in place.runs(each) if kept.as_asked(each, run)})
 
 
 if __name__ == '__main__':

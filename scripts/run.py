@@ -11,11 +11,13 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import data, models, plots, running
-from virtual_tf.algorithms import ALGORITHMS
+from virtual_tf import data
+from virtual_tf.core.errors import Interrupted, VirtualTfError
+from virtual_tf.core.settings import BASELINE, OF_DATASET, OF_MODEL, PRESETS, Settings, make_settings
 from virtual_tf.data.download import DATA_DIR
-from virtual_tf.settings import BASELINE, OF_DATASET, OF_MODEL, PRESETS, Settings, make_settings
-from virtual_tf.types import Interrupted, VirtualTfError
+from virtual_tf.methods import ALGORITHMS
+from virtual_tf.networks import models
+from virtual_tf.runs import driver, pictures
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
 LISTS = ('method', 'private', 'seed')
@@ -65,7 +67,7 @@ def settings_of_flags(values):
     if not runs:
         raise VirtualTfError(f'method and seed name nothing to run; methods are {", ".join(sorted(ALGORITHMS))}')
     for settings in runs:
-        running.check_names(settings)
+        driver.check_names(settings)
     # What is asked for twice runs once: both would write into the same folder.
     return list(dict.fromkeys(runs))
 
@@ -121,7 +123,7 @@ def play(settings, dataset, folder, resume):
     """running.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
     # Around each run alone: Python itself interrupts what comes between, such as a download.
     with entry.stop_on_signals() as stop:
-        outcome = running.run(settings, dataset, folder, resume=resume, stop=stop)
+        outcome = driver.run(settings, dataset, folder, resume=resume, stop=stop)
         if stop():
             raise Interrupted(f'stopped after the last round of {folder}; the same command continues from there')
     return outcome
@@ -134,7 +136,7 @@ def main(_):
     root = pathlib.Path(values.output_dir).expanduser()
     for settings in runs:
         folder = folder_of(root, settings, runs)
-        done = running.check_folder(settings, folder, values.resume)
+        done = driver.check_folder(settings, folder, values.resume)
         if done:
             print(f'{folder}: ' + (
                 f'all {done} rounds are there' if done == settings.rounds else f'continues after round {done}')
@@ -144,16 +146,16 @@ def main(_):
         of_seed = list(of_seed)
         dataset = data.load(values.data_dir, of_seed[0])
         for settings in of_seed:
-            running.check_fits(settings, dataset)
+            driver.check_fits(settings, dataset)
         for settings in of_seed:
             summary, history = play(settings, dataset, folder_of(root, settings, runs), values.resume)
             summaries.append(summary)
             histories.setdefault(settings.variant(), []).append(history)
     results = report(runs, summaries, dataset)
-    running.write_json(root / 'results.json', results)
+    driver.write_json(root / 'results.json', results)
     picture = root / 'learning_curves.png'
-    plots.learning_curves({name: plots.mean_history(of_seeds) for name, of_seeds in histories.items()}, picture,
-                          running.title(runs[0], values.seed))
+    pictures.learning_curves({name: pictures.mean_history(of_seeds) for name, of_seeds in histories.items()}, picture,
+                          driver.title(runs[0], values.seed))
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
     print(table(results['summaries']))

@@ -9,8 +9,10 @@ import numpy as np
 from absl import flags
 
 from scripts import entry
-from virtual_tf import experiments, files, histories, sweeps, tables
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.report import text_tables
+from virtual_tf.studies import experiments, kept, workers
 
 S, MT = 'server/accuracy', 'mt/accuracy'
 BASELINES = ('fedavg', 'fedprox')
@@ -42,7 +44,7 @@ def table2(root, kept):
     found = {}
     for case in experiments.CASES:
         for column in experiments.COLUMNS:
-            if runs := histories.runs_of(experiments.table2(case, column), root, kept):
+            if runs := kept.runs_of(experiments.table2(case, column), root, kept):
                 found.setdefault(case, {})[column] = runs
     return found
 
@@ -65,7 +67,7 @@ def kl_weights(root, kept):
     """β between 1e-6 and 1e-3 does no harm to S, and 1e-5 is best for MT."""
     rows = []
     for weight in experiments.KL_WEIGHTS:
-        if runs := histories.runs_of(experiments.kl_study(weight), root, kept):
+        if runs := kept.runs_of(experiments.kl_study(weight), root, kept):
             rows.append([f'{weight:g}', *(f'{last(runs, key):{form}}' for key, form in (
                 ('server/cross_entropy', '.3g'), ('mt/cross_entropy', '.3g'), (S, '.2f'), (MT, '.2f')))])
     return ('β', 'S cross-entropy', 'MT cross-entropy', 'S', 'MT'), rows
@@ -117,7 +119,7 @@ def report(root, summaries, kept):
     if not any(rows for _, (_, rows) in parts):
         raise VirtualTfError(f'{root} has no finished run of table 2 or of the KL study; scripts.sweep makes them')
     return '\n'.join(f'**{statement}**\n\n' + (
-        tables.markdown(header, rows) if rows else f'{root} has no run for this; scripts.sweep makes them.\n')
+        text_tables.markdown(header, rows) if rows else f'{root} has no run for this; scripts.sweep makes them.\n')
         for statement, (header, rows) in parts)
 
 
@@ -125,10 +127,10 @@ def main(_):
     values = flags.FLAGS
     folder = pathlib.Path(values.results_dir).expanduser()
     path = folder / 'table2.json'
-    text = report(pathlib.Path(values.root).expanduser(), sweeps.read_json(path) if path.exists() else {},
-                  histories.load(folder / 'figures' / histories.FILE))
-    files.check_writable(folder, 'results_dir')
-    with files.replacing(folder / 'statements.md') as file:
+    text = report(pathlib.Path(values.root).expanduser(), workers.read_json(path) if path.exists() else {},
+                  kept.load(folder / 'figures' / kept.FILE))
+    safe_files.check_writable(folder, 'results_dir')
+    with safe_files.replacing(folder / 'statements.md') as file:
         file.write(text.encode())
     print(f'{text}\nwritten: {folder / "statements.md"}')
 

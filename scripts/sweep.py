@@ -21,9 +21,11 @@ from typing import NamedTuple
 from absl import flags
 
 from scripts import entry, run
-from virtual_tf import data, experiments, running, sweeps
-from virtual_tf.settings import Settings
-from virtual_tf.types import RunError, VirtualTfError
+from virtual_tf import data
+from virtual_tf.core.errors import RunError, VirtualTfError
+from virtual_tf.core.settings import Settings
+from virtual_tf.runs import driver
+from virtual_tf.studies import experiments, workers
 
 ENGINES, SELECTIONS = ('local', 'ray'), ('val', 'test_max')
 TRIALS = ('rounds', 'validation_fraction')     # what may be given for a study although it has its own
@@ -74,7 +76,7 @@ def groups_of_flags(values):
         groups = list(_of_grid(values, given, seeds or [0]))
     for group in groups:
         for job in group.jobs():
-            running.check_names(job.settings)
+            driver.check_names(job.settings)
         _check_choice(group, given, values.select)
     return groups
 
@@ -116,7 +118,7 @@ def _of_grid(values, given, seeds):
 
 def _group(name, points, given, seeds):
     points = {point: experiments.experiment(each.name, dict(each.given), given) for point, each in points.items()}
-    return Group(name, {point: {seed: sweeps.Job(each.folder(seed), each.settings(seed)) for seed in seeds}
+    return Group(name, {point: {seed: workers.Job(each.folder(seed), each.settings(seed)) for seed in seeds}
                         for point, each in points.items()})
 
 
@@ -140,11 +142,11 @@ def parse_grid(texts):
 def play(jobs, values, root):
     """Plays what is not finished, with an estimate before and a live table; raises if a run failed."""
     jobs = list(dict.fromkeys(jobs))
-    todo = [job for job in jobs if not (values.resume and sweeps.finished(job, root))]
-    place = sweeps.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins))
+    todo = [job for job in jobs if not (values.resume and workers.finished(job, root))]
+    place = workers.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins))
     if not values.resume:
         for job in todo:
-            running.forget(root / job.name)
+            driver.forget(root / job.name)
     costs = _costs(todo, root, values.data_dir)
     print(f'{len(jobs)} runs, {len(jobs) - len(todo)} finished; the others take about '
           f'{duration(sum(costs.values()) / max(1, min(values.processes, len(todo))))}', flush=True)
@@ -152,9 +154,9 @@ def play(jobs, values, root):
         return
     table = LiveTable(costs, root)
     if values.engine == 'ray':
-        errors = sweeps.run_ray(todo, place, values.ray_address, table.show, values.processes)
+        errors = workers.run_ray(todo, place, values.ray_address, table.show, values.processes)
     else:
-        errors = sweeps.run_local(todo, place, values.processes, table.show)
+        errors = workers.run_local(todo, place, values.processes, table.show)
     if errors:
         raise RunError(f'{len(errors)} of {len(todo)} runs failed: ' + '; '.join(
             f'{job.name}: {error}' for job, error in list(errors.items())[:3]))
@@ -171,8 +173,8 @@ def _costs(jobs, root, data_dir):
         dataset = None
         for job in group:
             dataset = dataset or data.load(data_dir, job.settings)
-            running.check_fits(job.settings, dataset)
-            left = 1 - sweeps.progress(job, root).round / job.settings.rounds
+            driver.check_fits(job.settings, dataset)
+            left = 1 - workers.progress(job, root).round / job.settings.rounds
             costs[job] = max(left, 0.0) * experiments.estimate(job.settings, dataset)
     return costs
 
@@ -195,7 +197,7 @@ class LiveTable:
         self._costs, self._root = costs, root
         self._started, self._drawn, self._told = time.monotonic(), 0, 0
         self._silent_since = self._started
-        self._before = {job: sweeps.progress(job, root).round for job in costs}
+        self._before = {job: workers.progress(job, root).round for job in costs}
 
     def show(self, active, ended):
         if sys.stdout.isatty():
@@ -216,13 +218,13 @@ class LiveTable:
 
     def _headline(self, active, ended):
         done = [self._costs[job] for job in ended] + [
-            self._costs[job] * (sweeps.progress(job, self._root).round - self._before[job])
+            self._costs[job] * (workers.progress(job, self._root).round - self._before[job])
             / max(1, job.settings.rounds - self._before[job]) for job in active]
-        left = sweeps.remaining(self._costs.values(), done, self._started)
+        left = workers.remaining(self._costs.values(), done, self._started)
         return f'[{len(ended)}/{len(self._costs)} runs, {duration(left)} left]'
 
     def _line(self, job):
-        found = sweeps.progress(job, self._root)
+        found = workers.progress(job, self._root)
         shown = ''.join(f'  {name} {100 * found.metrics[key]:.1f}' for name, key in (
             ('S', 'server/accuracy'), ('MT', 'mt/accuracy')) if found.metrics.get(key) is not None)
         return f'{job.name}: round {found.round} of {job.settings.rounds}{shown}'
@@ -237,8 +239,8 @@ class LiveTable:
 def report(group, root, select):
     """(text, record) of a grid's points, the best one and the axes at whose edge it lies."""
     seeds = list(next(iter(group.points.values())))
-    scores = sweeps.mean_scores(group.points, seeds, root, select)
-    best, edges = sweeps.best_point(scores)
+    scores = workers.mean_scores(group.points, seeds, root, select)
+    best, edges = workers.best_point(scores)
     lines = [group.name] + [f'  {value:7.2f}  {describe(point)}{"  <- best" if point == best else ""}'
                             for point, value in sorted(scores.items(), key=lambda item: -item[1])]
     lines += [f'  warning: the best {name} lies on the edge of the grid; {_way_out(name, dict(best)[name])}'
@@ -286,11 +288,11 @@ def main(_):
     if records:
         settings = dataclasses.asdict(jobs[0].settings)
         path = root / (values.study[0] if len(values.study) == 1 else '.') / 'sweep.json'
-        running.write_json(path, {
+        driver.write_json(path, {
             'select': values.select, 'seeds': sorted({job.settings.seed for job in jobs}),
             'dataset': settings['dataset'], 'rounds': settings['rounds'],
-            'validation_fraction': settings['validation_fraction'], 'git_commit': running.git_commit(),
-            'run_seconds': sum(sweeps.summary(job, root)['seconds'] for job in dict.fromkeys(jobs)),
+            'validation_fraction': settings['validation_fraction'], 'git_commit': driver.git_commit(),
+            'run_seconds': sum(workers.summary(job, root)['seconds'] for job in dict.fromkeys(jobs)),
             'seconds': time.monotonic() - started, 'groups': records})
         print(f'all points: {path}')
 

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf import experiments, paper, snr, tables
+from virtual_tf.report import text_tables
+from virtual_tf.runs import snr
+from virtual_tf.studies import experiments, paper
 
 LABELS = {'virtual': 'VIRTUAL', 'fedavg_init': 'VIRTUAL + FedAvg init', 'error_feedback': 'VIRTUAL, error feedback',
           'fedavg': 'FedAvg', 'fedprox': 'FedProx'}
@@ -70,7 +72,8 @@ def cell(values, digits=2):
     numbers = [value for value in values if value is not None]
     if not numbers:
         return 'never'
-    return tables.cell(numbers, digits) + (f' ({len(numbers)} of {len(values)})' if len(numbers) < len(values) else '')
+    of_all = f' ({len(numbers)} of {len(values)})' if len(numbers) < len(values) else ''
+    return text_tables.cell(numbers, digits) + of_all
 
 
 def accuracies(table):
@@ -102,9 +105,9 @@ def markdown(table, seeds, title):
     """The whole table."""
     return (f'# Table 3 on {title}\n\nAccuracies in percent, mean ± 95 % interval over {len(seeds)} seeds '
             f'({", ".join(map(str, seeds))}). `max` is the best round on test data, as in the paper; `last 5` the mean '
-            'of the last five rounds. Paper: FEMNIST.\n\n' + tables.markdown(*accuracies(table))
+            'of the last five rounds. Paper: FEMNIST.\n\n' + text_tables.markdown(*accuracies(table))
             + '\nMegabytes of all clients until FedAvg\'s final accuracy (its last five rounds) is reached:\n\n'
-            + tables.markdown(*megabytes(table)))
+            + text_tables.markdown(*megabytes(table)))
 
 
 def claims(table):

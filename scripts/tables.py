@@ -17,9 +17,13 @@ import numpy as np
 from absl import flags
 
 from scripts import datasets, entry, run, sweep, table3
-from virtual_tf import experiments, files, paper, running, sweeps, tables, training
-from virtual_tf.settings import Settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings
+from virtual_tf.report import text_tables
+from virtual_tf.runs import driver
+from virtual_tf.simulator import rounds
+from virtual_tf.studies import experiments, paper, workers
 
 S, MT = 'server/accuracy', 'mt/accuracy'
 PROTOCOLS = {'max': 'best round on test data, the paper\'s protocol', 'last_5': 'mean of the last five rounds',
@@ -93,7 +97,7 @@ def collect(groups, root, kept):
 
 def finished(job, root):
     try:
-        return sweeps.finished(job, root)
+        return workers.finished(job, root)
     except VirtualTfError as error:
         logging.warning('%s', error)
         return False
@@ -101,7 +105,7 @@ def finished(job, root):
 
 def record_of(job, root):
     """What is kept of a finished run."""
-    summary, config = sweeps.summary(job, root), sweeps.read_json(root / job.name / 'config.json')
+    summary, config = workers.summary(job, root), workers.read_json(root / job.name / 'config.json')
     return {**{protocol: summary[protocol] for protocol in PROTOCOLS if protocol in summary},
             'rounds': summary['rounds'], 'seconds': summary['seconds'],
             'never_selected': never_selected(config['settings'], config['data']['clients']),
@@ -112,7 +116,7 @@ def record_of(job, root):
 def never_selected(settings, clients):
     """How many of the clients no round of a run has selected."""
     seen = {int(i) for number in range(1, settings['rounds'] + 1)
-            for i in training.select(clients, settings['clients_per_round'], settings['seed'], number)}
+            for i in rounds.select(clients, settings['clients_per_round'], settings['seed'], number)}
     return clients - len(seen)
 
 
@@ -129,9 +133,9 @@ def rows_of(table, records, missing=()):
         rounds = {record['rounds'] for record in seeds.values()}
         line = [f'`{case}`', ', '.join(map(str, sorted(rounds))) or '–', experiments.LABELS[column]]
         for i, key in enumerate((S, MT)):
-            line += [tables.cell(best[key]) if seeds else 'missing', f'{published[i]:.1f}' if published else '–',
+            line += [text_tables.cell(best[key]) if seeds else 'missing', f'{published[i]:.1f}' if published else '–',
                      f'{np.mean(best[key]) - published[i]:+.2f}' if published and seeds else '–']
-        line += [tables.cell([100 * record['last_5'][key] for record in seeds.values()]) for key in (S, MT)]
+        line += [text_tables.cell([100 * record['last_5'][key] for record in seeds.values()]) for key in (S, MT)]
         lines.append([*line, str(len(seeds))])
     return lines
 
@@ -141,7 +145,7 @@ def other_protocols(records):
     protocols = [name for name in ('final', 'val') if name in shown(records)]
     header = ('data', 'method', *(f'{model} {name}' for name in protocols for model in ('S', 'MT')))
     return header, [[f'`{case}`', experiments.LABELS[column], *(
-        tables.cell([100 * record[name][key] for record in seeds.values() if name in record])
+        text_tables.cell([100 * record[name][key] for record in seeds.values() if name in record])
         for name in protocols for key in (S, MT))] for (case, column), seeds in records.items()]
 
 
@@ -260,15 +264,15 @@ def table_of_pruning(values, root):
 
 def write(folder, table, parts, notes):
     """The table's parts, [(header, rows), …], in Markdown and LaTeX; returns the Markdown."""
-    text = '\n'.join(tables.markdown(*part) for part in parts) + ''.join(f'\n{note}' for note in notes) + '\n'
+    text = '\n'.join(text_tables.markdown(*part) for part in parts) + ''.join(f'\n{note}' for note in notes) + '\n'
     write_text(folder / f'table{table}.md', text)
-    write_text(folder / f'table{table}.tex', '\n'.join(tables.latex(*part) for part in parts)
+    write_text(folder / f'table{table}.tex', '\n'.join(text_tables.latex(*part) for part in parts)
                + ''.join(f'% {note}\n' for note in notes if note))
     return text
 
 
 def write_text(path, text):
-    with files.replacing(path) as file:
+    with safe_files.replacing(path) as file:
         file.write(text.encode())
 
 
@@ -277,25 +281,25 @@ def main(_):
     check_flags(values)
     table, root = int(values.table), pathlib.Path(values.output_dir).expanduser()
     folder = pathlib.Path(values.results_dir).expanduser()
-    files.check_writable(folder, 'results_dir')
+    safe_files.check_writable(folder, 'results_dir')
     if table == 1:
         text = write(folder, table, *table_of_data(values))
     elif table == 3:
         numbers, seeds, settings, lacking = table_of_pruning(values, root)
-        write_text(folder / 'table3.tex', tables.latex(*table3.accuracies(numbers)))
+        write_text(folder / 'table3.tex', text_tables.latex(*table3.accuracies(numbers)))
         note = f', {experiments.CASES["writers"].note}'
         text = (table3.markdown(numbers, seeds, f'{settings.dataset}, {settings.rounds} rounds{note}') + '\n\n'
                 + table3.claims(numbers) + table3.distributions(numbers, seeds, root) + lacking + '\n')
         write_text(folder / 'table3.md', text)
-        running.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
+        driver.write_json(folder / 'table3.json', {'seeds': seeds, 'rows': [
             row._asdict() | {'settings': dict(experiments.table3(*row).given), 'paper': row.published()} | values
             for row, values in numbers.items()]})
     else:
         path = folder / f'table{table}.json'
         parts, notes, summaries = table_of_runs(
-            table, values, root, sweeps.read_json(path) if path.exists() else {})
+            table, values, root, workers.read_json(path) if path.exists() else {})
         text = write(folder, table, parts, notes)
-        running.write_json(path, summaries)
+        driver.write_json(path, summaries)
     print(f'{text}\nwritten: {folder / f"table{table}.md"} and .tex')
 
 

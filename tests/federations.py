@@ -5,11 +5,12 @@ import tempfile
 
 import numpy as np
 
-from virtual_tf import checkpoint, running
 from virtual_tf.deploy import client_data
 from virtual_tf.deploy.client import Client
 from virtual_tf.deploy.messages import Failure
 from virtual_tf.deploy.server import Federation
+from virtual_tf.runs import driver
+from virtual_tf.simulator import checkpoints
 
 
 class LocalFleet:
@@ -31,13 +32,13 @@ class LocalFleet:
 def deploy(settings, dataset, folder, fleet=None, tests_server=True, norm_bound=1e6, **options):
     fleet = fleet or LocalFleet(dataset, folder / 'clients')
     seen = dataset if tests_server else client_data.elsewhere(dataset.name, fleet.introductions.values())
-    return running.run(
+    return driver.run(
         settings, seen, folder / 'server', progress=False, **options,
         make=lambda *parts: Federation(*parts, fleet, norm_bound, tests_server))
 
 
 def final_server(folder):
-    return checkpoint.Checkpoints(folder / 'server' / 'checkpoints').newest().server
+    return checkpoints.Checkpoints(folder / 'server' / 'checkpoints').newest().server
 
 
 def assert_metrics_close(first, second, skip=('bytes_down',)):
@@ -62,9 +63,9 @@ def factors(settings, dataset, checkpoints, clients_folder, tests_server=True):
     told = {}
     fleet = LocalFleet(dataset, clients_folder,
                        lambda client, instruction, answer: told.setdefault(client, instruction) and Failure('late', ''))
-    federation = running.build(settings, dataset, lambda *parts: Federation(*parts, fleet, 1e6, tests_server))
+    federation = driver.build(settings, dataset, lambda *parts: Federation(*parts, fleet, 1e6, tests_server))
     federation.cohort_ids = lambda number: np.arange(len(dataset.clients))
-    points = checkpoint.Checkpoints(checkpoints)
+    points = checkpoints.Checkpoints(checkpoints)
     found = points.newest()
     state = federation.start(points.clients_folder)
     points.restore(state, found)

@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.compat.proto.event_pb2 import Event
 
-from virtual_tf import checkpoint, events, store
+from virtual_tf.runs import event_files
+from virtual_tf.simulator import checkpoints, client_store
 
 TIMES = ('seconds', 'seconds_evaluation')
 
@@ -18,8 +19,8 @@ def metrics(folder):
 
 def final_state(folder):
     """Every array of the last checkpoint and of the clients that it names."""
-    found = checkpoint.Checkpoints(folder / 'checkpoints').newest()
-    clients = {i: store._read_file(folder / 'checkpoints' / 'clients', i, version)
+    found = checkpoints.Checkpoints(folder / 'checkpoints').newest()
+    clients = {i: client_store._read_file(folder / 'checkpoints' / 'clients', i, version)
                for i, version in sorted(found.manifest.items())}
     return found.round, found.server, found.mt, clients
 
@@ -35,7 +36,7 @@ def assert_same_run(first, second):
 def assert_one_curve(folder, rounds):
     """Each round has each scalar once, in whatever file."""
     points = collections.Counter((value.tag, event.step) for path in folder.glob('events.out.tfevents.*')
-                                 for event in map(Event.FromString, events._records(path))
+                                 for event in map(Event.FromString, event_files._records(path))
                                  for value in event.summary.value)
     assert set(points.values()) == {1}
     for tag in ('server/accuracy', 'mt/cross_entropy', 'train/loss'):

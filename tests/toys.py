@@ -2,11 +2,12 @@
 import numpy as np
 import tensorflow as tf
 
-from virtual_tf import models, training
-from virtual_tf.algorithms import ALGORITHMS
+from virtual_tf.core.errors import Cohort
+from virtual_tf.core.settings import Settings
 from virtual_tf.data.federated import FederatedDataset, Split
-from virtual_tf.settings import Settings
-from virtual_tf.types import Cohort
+from virtual_tf.methods import ALGORITHMS
+from virtual_tf.networks import models
+from virtual_tf.simulator import rounds
 
 FEATURES, CLASSES = 3, 2
 
@@ -39,7 +40,7 @@ def make_dataset(sizes=(9, 5, 7, 12), features=FEATURES, classes=CLASSES, seed=0
 def make_simulation(settings, dataset, hidden=(4,)):
     network = models.build('mlp', dataset.input_shape, dataset.num_classes, hidden=hidden,
                            use_bias=settings.use_bias, estimator=settings.estimator)
-    return training.Simulation(network, ALGORITHMS[settings.method](network, settings), dataset, settings)
+    return rounds.Simulation(network, ALGORITHMS[settings.method](network, settings), dataset, settings)
 
 
 def play(settings, dataset, hidden=(4,)):

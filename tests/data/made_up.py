@@ -7,7 +7,7 @@ import zipfile
 import h5py
 import numpy as np
 
-from virtual_tf.settings import Settings
+from virtual_tf.core.settings import Settings
 
 
 def settings(dataset, **changes):

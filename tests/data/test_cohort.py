@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from toys import make_dataset, make_settings
 
-from virtual_tf import streams
+from virtual_tf.core import random_streams
 from virtual_tf.data.federated import FederatedDataset, Split
 
 SIZES = (9, 5, 7, 12)
@@ -59,7 +59,7 @@ def test_hold_out_keeps_examples_with_their_labels():
 
 def test_a_trailing_zero_makes_another_stream():
     # NumPy's SeedSequence alone would pad (0, 5) to (0, 5, 0): a purpose, and the same purpose for client 0.
-    first, second = (streams.make_generator(*entropy).integers(2 ** 62) for entropy in ((0, 5), (0, 5, 0)))
+    first, second = (random_streams.make_generator(*entropy).integers(2 ** 62) for entropy in ((0, 5), (0, 5, 0)))
     assert first != second
 
 

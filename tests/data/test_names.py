@@ -4,8 +4,10 @@ import pathlib
 import made_up
 import pytest
 
-from virtual_tf import data, paper, running
+from virtual_tf import data
 from virtual_tf.data.federated import DataError
+from virtual_tf.runs import driver
+from virtual_tf.studies import paper
 
 
 def test_all_of_the_papers_data_sets_have_loaders():
@@ -15,12 +17,12 @@ def test_all_of_the_papers_data_sets_have_loaders():
 @pytest.mark.parametrize('name', ['imagenet', 'leaf', 'leaf:', 'npz:', ''])
 def test_unknown_names_list_the_known(name):
     with pytest.raises(DataError, match=r'is unknown; known are femnist, hapt, .*leaf:PATH, npz:PATH'):
-        running.check_names(made_up.settings(name))
+        driver.check_names(made_up.settings(name))
 
 
 @pytest.mark.parametrize('name', ['har', 'leaf:a/b', 'npz:a.npz'])
 def test_known_names_pass(name):
-    running.check_names(made_up.settings(name))
+    driver.check_names(made_up.settings(name))
 
 
 @pytest.mark.parametrize('name', ['mnist', 'pmnist', 'femnist', 'writers', 'vsn', 'har', 'hapt', 'shakespeare'])

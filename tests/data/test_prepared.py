@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from virtual_tf.data import prepared
-from virtual_tf.data.tables import Table
+from virtual_tf.data.example_table import Table
 
 TABLE = Table(np.arange(6.0).reshape(3, 2), np.array([0, 1, 0]), np.array([0, 0, 1]), ('ann', 'bob'), 2,
               np.array([False, True, False]), 'a caveat', ('a note',))

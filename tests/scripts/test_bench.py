@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from scripts import bench, keras_models
-from virtual_tf import models
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.networks import models
 
 
 @pytest.mark.parametrize('model', bench.SIZES)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from scripts import entry
-from virtual_tf.types import Interrupted, RunError, VirtualTfError
+from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
 
 
 def full_disk(code):

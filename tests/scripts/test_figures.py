@@ -13,10 +13,14 @@ from toys import make_dataset
 
 from scripts import figures as command
 from scripts import table3
-from virtual_tf import checkpoint, data, evaluation, experiments, figures, histories, plots, snr
+from virtual_tf import data
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import make_settings
 from virtual_tf.data.federated import DataError
-from virtual_tf.settings import make_settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.report import figures
+from virtual_tf.runs import pictures, snr
+from virtual_tf.simulator import checkpoints, scores
+from virtual_tf.studies import experiments, kept
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -24,7 +28,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 def write_run(folder, settings, values, end=True, **changes):
     """A run folder in which every metric has these values by round, or those of `changes` for its key."""
     folder.mkdir(parents=True)
-    columns = {key: changes.get(key, values) for key in histories.KEYS}
+    columns = {key: changes.get(key, values) for key in kept.KEYS}
     (folder / 'config.json').write_text(json.dumps(
         {'settings': dataclasses.asdict(settings), 'data': {'clients': 4, 'caveat': ''}}))
     (folder / 'metrics.jsonl').write_text(''.join(json.dumps(
@@ -89,7 +93,7 @@ def test_binned_means_by_hand():
 def test_over_seeds_goes_as_far_as_the_shortest(tmp_path):
     each = experiments.table2('har', 'fedavg')
     write_experiment(tmp_path, each, {0: [1.0, 2.0, 3.0], 1: [3.0, 6.0]})
-    rounds, mean, low, high = figures.over_seeds(histories.finished(tmp_path / each.name), 'train/loss')
+    rounds, mean, low, high = figures.over_seeds(kept.finished(tmp_path / each.name), 'train/loss')
     assert (rounds.tolist(), mean.tolist(), low.tolist(), high.tolist()) == ([1, 2], [2, 4], [1, 2], [3, 6])
 
 
@@ -118,7 +122,7 @@ def test_curves_have_a_column_a_case_and_a_band_over_seeds(tmp_path):
     axes = np.reshape(pictures[0].figure.axes, [3, 2])
     virtual, fedavg = lines_of(axes[0, 0], 'VIRTUAL')[0], lines_of(axes[2, 0], 'FedAvg')[0]
     assert virtual.get_ydata().tolist() == [3.0, 2.0] and fedavg.get_ydata().tolist() == [7.0, 6.0]
-    assert matplotlib.colors.to_hex(virtual.get_color()).upper() == plots.STYLES['VIRTUAL'][0]
+    assert matplotlib.colors.to_hex(virtual.get_color()).upper() == pictures.STYLES['VIRTUAL'][0]
     band = axes[0, 0].collections[0].get_paths()[0].vertices
     assert {tuple(point) for point in band} == {(1, 2), (1, 4), (2, 1), (2, 3)}
     assert not axes[0, 1].collections      # one seed has no band
@@ -189,8 +193,8 @@ def test_snr_has_both_variants_and_the_sentences(tmp_path):
 def write_checkpoint(folder, hits, targets, trained):
     (folder / 'checkpoints').mkdir()
     clients = types.SimpleNamespace(save=lambda: dict.fromkeys(trained, 1), keep=lambda manifests: None)
-    checkpoint.Checkpoints(folder / 'checkpoints').save(types.SimpleNamespace(
-        round=2, server=[], mt={'': evaluation.Scores(np.zeros(len(hits)), hits, targets)}, clients=clients), {})
+    checkpoints.Checkpoints(folder / 'checkpoints').save(types.SimpleNamespace(
+        round=2, server=[], mt={'': scores.Scores(np.zeros(len(hits)), hits, targets)}, clients=clients), {})
 
 
 @pytest.fixture
@@ -222,7 +226,7 @@ def test_client_size_has_a_point_a_client(shakespeare):
 
 
 def test_client_size_refuses_other_data_and_a_run_without_checkpoint(shakespeare, monkeypatch):
-    run = histories.read_run(shakespeare.folder)
+    run = kept.read_run(shakespeare.folder)
     with pytest.raises(VirtualTfError, match='other data'):
         figures.sizes_of(run, make_dataset(sizes=(9, 5, 7, 40)))
     with pytest.raises(VirtualTfError, match='other data'):
@@ -242,11 +246,11 @@ def test_the_command_writes_what_can_be_drawn_and_names_the_rest(tmp_path):
     done = start(f'--root={tmp_path}/runs', f'--output_dir={tmp_path}/out', '--figure=kl,curves,accuracy')
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / 'out').iterdir()) == [
-        *(f'{name}.{end}' for name in ('accuracy', 'curves') for end in ('pdf', 'png', 'txt')), histories.FILE]
+        *(f'{name}.{end}' for name in ('accuracy', 'curves') for end in ('pdf', 'png', 'txt')), kept.FILE]
     assert 'pruned' not in done.stderr      # nor what else the font library has to say
     content = (tmp_path / 'out' / 'curves.pdf').read_bytes()
     assert content.startswith(b'%PDF') and b'/Type3' not in content
-    size = plots.plt.imread(tmp_path / 'out' / 'curves.png').shape
+    size = pictures.plt.imread(tmp_path / 'out' / 'curves.png').shape
     assert size[1] == 150 * 3.6      # dots an inch, inches of one column
     lines = [line for line in done.stdout.splitlines() if line.startswith('missing')]
     assert lines[0].startswith('missing for kl: ')

@@ -15,8 +15,8 @@ import tensorflow as tf
 from toys import make_dataset
 
 from scripts import entry, run
-from virtual_tf.settings import Settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # Every request goes to a closed port: no network, found out at once.
@@ -195,7 +195,7 @@ def test_a_signal_in_the_last_round_ends_the_command_after_the_run(monkeypatch, 
         while not stop():
             time.sleep(0.01)
         return {}, []
-    monkeypatch.setattr(run.running, 'run', last_round)
+    monkeypatch.setattr(run.driver, 'run', last_round)
     with pytest.raises(SystemExit) as ended:
         run.play(None, None, 'out', True)
     assert ended.value.code == entry.BY_SIGNAL + signal.SIGTERM

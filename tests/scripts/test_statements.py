@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scripts import statements
-from virtual_tf import experiments
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.studies import experiments
 
 
 def write(root, each, s, mt):

@@ -7,9 +7,9 @@ from absl import flags
 from absl.testing import flagsaver
 
 from scripts import sweep
-from virtual_tf import sweeps
-from virtual_tf.settings import make_settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import make_settings
+from virtual_tf.studies import workers
 
 
 def test_axes_of_a_grid():
@@ -76,16 +76,16 @@ def test_a_bad_flag_is_one_sentence(tmp_path, arguments, said):
 
 def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
     settings = make_settings({})
-    points = {(('client_lr', rate),): {0: sweeps.Job(str(rate), settings)} for rate in (0.1, 0.2, 0.4)}
-    monkeypatch.setattr(sweep.sweeps, 'score', lambda job, root, select: {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name])
+    points = {(('client_lr', rate),): {0: workers.Job(str(rate), settings)} for rate in (0.1, 0.2, 0.4)}
+    monkeypatch.setattr(sweep.workers, 'score', lambda job, *_: {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name])
     text, record = sweep.report(sweep.Group('g', points), None, 'val')
     assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
     assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best'] and 'edge of the grid' in text
 
 
 def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
-    points = {(('damping', damping),): {0: sweeps.Job(str(damping), make_settings({}))} for damping in (0.5, 1.0)}
-    monkeypatch.setattr(sweep.sweeps, 'score', lambda job, root, select: float(job.name))
+    points = {(('damping', damping),): {0: workers.Job(str(damping), make_settings({}))} for damping in (0.5, 1.0)}
+    monkeypatch.setattr(sweep.workers, 'score', lambda job, root, select: float(job.name))
     text, _ = sweep.report(sweep.Group('g', points), None, 'val')
     assert '1 is the end of what it may be' in text and 'widen' not in text
 
@@ -93,7 +93,7 @@ def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
 @pytest.fixture
 def two_runs(tmp_path):
     """Jobs of ten rounds each, of which the first has played eight before this sweep began."""
-    jobs = [sweeps.Job(name, make_settings({'rounds': 10})) for name in 'ab']
+    jobs = [workers.Job(name, make_settings({'rounds': 10})) for name in 'ab']
     play(tmp_path, jobs[0], 8)
     return jobs
 
@@ -106,7 +106,7 @@ def play(root, job, rounds):
 def test_time_left_is_of_the_rounds_that_are_left(two_runs, tmp_path, monkeypatch, capsys):
     first, second = two_runs
     monkeypatch.setattr(sweep.data, 'load', lambda data_dir, settings: None)
-    monkeypatch.setattr(sweep.running, 'check_fits', lambda settings, dataset: None)
+    monkeypatch.setattr(sweep.driver, 'check_fits', lambda settings, dataset: None)
     monkeypatch.setattr(sweep.experiments, 'estimate', lambda settings, dataset: 100.0)
     costs = sweep._costs(two_runs, tmp_path, 'nowhere')
     assert [costs[job] for job in two_runs] == pytest.approx([20.0, 100.0])     # two rounds of ten, and all

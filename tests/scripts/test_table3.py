@@ -4,8 +4,8 @@ import pytest
 
 from scripts import table3
 from scripts.table3 import Row
-from virtual_tf import experiments
-from virtual_tf.settings import make_settings
+from virtual_tf.core.settings import make_settings
+from virtual_tf.studies import experiments
 
 ROWS = [Row('virtual', 0), Row('virtual', 75), Row('virtual', 90), Row('fedavg_init', 0), Row('error_feedback', 75),
         Row('fedavg'), Row('fedprox')]

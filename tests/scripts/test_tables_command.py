@@ -8,9 +8,10 @@ import types
 import pytest
 
 from scripts import tables
-from virtual_tf import experiments, training
-from virtual_tf.sweeps import Job
-from virtual_tf.types import VirtualTfError
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.simulator import rounds
+from virtual_tf.studies import experiments
+from virtual_tf.studies.workers import Job
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -91,7 +92,7 @@ def test_the_command_writes_what_there_is_and_says_what_is_missing(tmp_path):
     assert text in done.stdout
     assert '| `mnist` | 60 | VIRTUAL | 97.00 | 97.8 | -0.80 | 96.00 | 97.4 | -1.40 | 97.00 | 96.00 | 1 |' in text
     assert '| `mnist` | – | FedAvg | missing | 97.6 | – | missing | 96.9 | – | – | – | 0 |' in text
-    visited = set().union(*(training.select(100, 10, 1, number).tolist() for number in range(1, 61)))
+    visited = set().union(*(rounds.select(100, 10, 1, number).tolist() for number in range(1, 61)))
     assert f'- `mnist`: never selected, so in MT with the initial model: {100 - len(visited)} with seed 1' in text
     latex = (tmp_path / 'results' / 'table2.tex').read_text(encoding='utf-8')
     assert '97.00 & 97.8 & -0.80' in latex and '% - `mnist`: made up' in latex

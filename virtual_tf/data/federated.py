@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf import local, streams
-from virtual_tf.types import Cohort, VirtualTfError
+from virtual_tf.core import random_streams
+from virtual_tf.core.errors import Cohort, VirtualTfError
+from virtual_tf.methods import local_sgd
 
 # Purposes of random streams; the server's initial weights use 0.
 SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION, CHOICE = range(1, 9)
@@ -82,7 +83,7 @@ class FederatedDataset:
             return self
         kept, held = [], []
         for i, size in enumerate(self.train.sizes()):
-            order = streams.make_generator(seed, VALIDATION, i).permutation(size)
+            order = random_streams.make_generator(seed, VALIDATION, i).permutation(size)
             count = min(max(1, round(fraction * size)), size - 1)
             x, y = self.train.client(i)
             held.append((x[order[:count]], y[order[:count]]))
@@ -123,14 +124,14 @@ class FederatedDataset:
         weights = self.prior_weights(settings.prior_weighting)[ids] if weights is None else weights
         sizes = self.train.sizes()
         length = int(sizes.max())
-        steps = local.steps_per_round(length, settings.epochs, settings.batch_size)
+        steps = local_sgd.steps_per_round(length, settings.epochs, settings.batch_size)
         x, y = self.train.padded(ids, length)
         batches = np.stack([
-            local.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
-                               streams.make_generator(settings.seed, SHUFFLE, round_number, number))
+            local_sgd.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
+                               random_streams.make_generator(settings.seed, SHUFFLE, round_number, number))
             for i, number in zip(ids, numbers)])
         return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches,
-                      streams.make_keys(settings.seed, NOISE, round_number, ids=numbers))
+                      random_streams.make_keys(settings.seed, NOISE, round_number, ids=numbers))
 
 
 def _moments(x):

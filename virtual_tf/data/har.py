@@ -9,8 +9,8 @@ import numpy as np
 
 from virtual_tf.data import archives, prepared
 from virtual_tf.data.download import RemoteFile, fetch, folder_of
+from virtual_tf.data.example_table import Table, federate
 from virtual_tf.data.federated import DataError
-from virtual_tf.data.tables import Table, federate
 
 FEATURES = 561
 ACTIVITIES = {'har': 6, 'hapt': 12}

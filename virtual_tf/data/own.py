@@ -13,8 +13,8 @@ import numpy as np
 
 from virtual_tf.data import prepared, shakespeare
 from virtual_tf.data.checks import check_examples, skip_small
+from virtual_tf.data.example_table import Table, federate
 from virtual_tf.data.federated import DataError
-from virtual_tf.data.tables import Table, federate
 
 _SUFFIXES = ('.json', '.json.gz')
 

@@ -14,7 +14,7 @@ import numpy as np
 from absl import logging
 
 from virtual_tf.data.download import DATA_DIR, is_writable
-from virtual_tf.data.tables import Table
+from virtual_tf.data.example_table import Table
 
 FORMAT = 2   # to be raised whenever a loader prepares the same files differently
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from virtual_tf.data import hdf5, prepared
 from virtual_tf.data.download import RemoteFile, fetch_unpacked
+from virtual_tf.data.example_table import Table, federate
 from virtual_tf.data.federated import DataError
-from virtual_tf.data.tables import Table, federate
 
 VOCABULARY = ('dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#\'/37;?bfjnrvzBFJNRVZ"&*.26:\naeimquyAEIMQUY]!%)-159\r')
 NUM_CLASSES = len(VOCABULARY) + 1

@@ -11,8 +11,8 @@ import numpy as np
 from virtual_tf.data import archives, own, prepared
 from virtual_tf.data.checks import skip_small
 from virtual_tf.data.download import RemoteFile, fetch, folder_of
+from virtual_tf.data.example_table import Table, federate
 from virtual_tf.data.federated import DataError
-from virtual_tf.data.tables import Table, federate
 
 FEATURES = 50   # of each of the two files; what follows in a row are targets of another task
 SAMPLE_SIZE, SAMPLE_CAVEAT = 1860, '4.3 % sample, standardised per sensor'

@@ -6,13 +6,14 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from virtual_tf import encoding, files, hooks, running, streams
+from virtual_tf.core import encoding, random_streams, safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings
 from virtual_tf.data.federated import PRIVATE
 from virtual_tf.deploy import messages, protocol, units
 from virtual_tf.deploy.shelf import FolderShelf
-from virtual_tf.evaluation import Evaluator
-from virtual_tf.settings import Settings
-from virtual_tf.types import VirtualTfError
+from virtual_tf.runs import driver, hooks
+from virtual_tf.simulator.evaluation import Evaluator
 
 _ALL = np.zeros(1, np.int64)     # the position of the one client in its own data set
 
@@ -26,7 +27,7 @@ class Client:
         self.number, self.folder = number, folder / instruction.run
         # The classes of all clients, of which this one may not have seen the last.
         self.dataset = dataset = dataclasses.replace(dataset, num_classes=instruction.num_classes)
-        self.network, self.algorithm, self.settings = running.build_method(
+        self.network, self.algorithm, self.settings = driver.build_method(
             Settings(**instruction.settings), dataset)
         self.instruction = instruction
         self._initial = self.algorithm.init(self.settings.seed)
@@ -35,7 +36,8 @@ class Client:
         """The Reply to the instruction; the same one if it was given before."""
         order = self.instruction.order
         self.folder.mkdir(parents=True, exist_ok=True)
-        with files.locked(self.folder, f'client {self.number}\'s folder', 'give each SuperNode a state-dir of its own'):
+        with safe_files.locked(self.folder, f'client {self.number}\'s folder',
+                               'give each SuperNode a state-dir of its own'):
             shelf = FolderShelf(self.folder, self._start)
             server = encoding.decode(self.instruction.server, self._initial)
             cohort = self.dataset.cohort(_ALL, self.instruction.number, self.settings, [self.number], self._weight())
@@ -66,7 +68,7 @@ class Client:
 
     def _start(self):
         return self.algorithm.init_clients(
-            self._initial, self._weight(), streams.make_keys(self.settings.seed, PRIVATE, ids=[self.number]))
+            self._initial, self._weight(), random_streams.make_keys(self.settings.seed, PRIVATE, ids=[self.number]))
 
     def _train(self, server, state, cohort):
         """(accepted, (report, [delta as bytes, proposal …])) of client_update with this one client."""

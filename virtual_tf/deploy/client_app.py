@@ -24,8 +24,8 @@ app = ClientApp(mods=[mask_when_asked])
 
 @app.query()
 def introduce(message, context):
+    from virtual_tf.core.settings import Settings
     from virtual_tf.deploy import client_data, fleet
-    from virtual_tf.settings import Settings
     settings = Settings(**json.loads(message.content['settings']['json']))
     dataset = load(context, settings)
     return Message(fleet.pack_introduction(client_data.introduce(number(context), dataset)), reply_to=message)
@@ -39,9 +39,9 @@ def train(message, context):
 
 
 def _train(message, context, started):
+    from virtual_tf.core.settings import Settings
     from virtual_tf.deploy import fleet, logs, secure
     from virtual_tf.deploy.client import Client
-    from virtual_tf.settings import Settings
     logs.to_stderr()
     channel = fleet if 'instruction' in message.content else secure
     instruction = channel.unpack_instruction(message.content)
@@ -56,7 +56,7 @@ def _train(message, context, started):
 
 
 def number(context):
-    from virtual_tf.types import VirtualTfError
+    from virtual_tf.core.errors import VirtualTfError
     value = context.node_config.get('partition-id')
     if not isinstance(value, int):
         raise VirtualTfError(f'the node configuration has partition-id {value!r}; give each SuperNode its number, from '

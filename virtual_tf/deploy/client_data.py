@@ -4,9 +4,9 @@ import dataclasses
 import numpy as np
 
 from virtual_tf import data
+from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.data.federated import DataError, FederatedDataset, Split
 from virtual_tf.deploy.messages import Introduction
-from virtual_tf.types import VirtualTfError
 
 
 def load(number, source, data_dir, settings):

@@ -10,9 +10,9 @@ import numpy as np
 from absl import logging
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
+from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.deploy.messages import Failure, Instruction, Introduction, Reply, check_introduction
 from virtual_tf.deploy.protocol import Order
-from virtual_tf.types import VirtualTfError
 
 _POLL = 0.25     # seconds between two looks
 _PAUSE = 20.0    # seconds before a node that could not introduce itself is asked again

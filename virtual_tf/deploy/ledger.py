@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf import files
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.deploy.messages import Introduction
 from virtual_tf.deploy.protocol import START, Ledger
-from virtual_tf.types import VirtualTfError
 
 
 class Start(NamedTuple):
@@ -25,26 +25,26 @@ class Start(NamedTuple):
 def next_start(folder):
     """The Start after the one that the folder of checkpoints knows of; without any, that of a new run."""
     path = folder / 'federation'
-    known = Start(**files.read_record(path)[0]) if path.exists() else Start(uuid.uuid4().hex, 0)
+    known = Start(**safe_files.read_record(path)[0]) if path.exists() else Start(uuid.uuid4().hex, 0)
     # The clock too, so that not even a folder that was put back from a backup repeats a generation.
     start = known._replace(generation=max(known.generation + 1, int(time.time())))
     folder.mkdir(parents=True, exist_ok=True)
-    with files.replacing(path) as file:
-        files.write_record(file, start._asdict(), [])
+    with safe_files.replacing(path) as file:
+        safe_files.write_record(file, start._asdict(), [])
     return start
 
 
 def remember(folder, introductions):
     """Keeps {client: Introduction}, so that a run can go on while some of them are away."""
     said = [list(introductions[client]) for client in sorted(introductions)]
-    with files.replacing(folder / 'introductions') as file:
-        files.write_record(file, {'introductions': said}, [])
+    with safe_files.replacing(folder / 'introductions') as file:
+        safe_files.write_record(file, {'introductions': said}, [])
 
 
 def recall(folder):
     """What `remember` has kept in a folder of checkpoints; {} if there is nothing."""
     path = folder / 'introductions'
-    found = files.read_record(path)[0]['introductions'] if path.exists() else []
+    found = safe_files.read_record(path)[0]['introductions'] if path.exists() else []
     found = [Introduction(*fields) for fields in found]
     return {one.client: one._replace(sizes={name: tuple(pair) for name, pair in one.sizes.items()}) for one in found}
 
@@ -64,8 +64,8 @@ class FolderLedger(Ledger):
         for client, head in self._heads.items():
             path = self._folder / f'{client}.{head}'
             if not path.exists():
-                with files.replacing(path) as file:
-                    files.write_record(file, {'client': client, 'version': head},
+                with safe_files.replacing(path) as file:
+                    safe_files.write_record(file, {'client': client, 'version': head},
                                        [np.frombuffer(self._shrinks[head], np.uint8)])
         return super().save()
 
@@ -79,7 +79,7 @@ class FolderLedger(Ledger):
     def restore(self, manifest, kept):
         super().restore(manifest, kept)
         for client, head in manifest.items():
-            header, arrays = files.read_record(self._folder / f'{client}.{head}')
+            header, arrays = safe_files.read_record(self._folder / f'{client}.{head}')
             if header != {'client': client, 'version': head} or START == head:
                 raise VirtualTfError(f'{self._folder} holds a run of another kind; choose another output_dir')
             self._shrinks[head] = arrays[0].tobytes()

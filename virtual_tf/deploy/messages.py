@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf import encoding
+from virtual_tf.core import encoding
+from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.deploy.protocol import Order
-from virtual_tf.types import VirtualTfError
 
 SPLITS = {'train', 'test', 'validation'}
 MOST = 10 ** 8       # clients, examples or targets that a number may stand for

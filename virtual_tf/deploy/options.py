@@ -1,9 +1,9 @@
 """The run configuration of the Flower app: every setting of a run, and what only a deployment has to be told."""
 import dataclasses
 
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings, make_settings
 from virtual_tf.data.download import DATA_DIR
-from virtual_tf.settings import Settings, make_settings
-from virtual_tf.types import VirtualTfError
 
 # Of a round with secure aggregation: with two, each sees the other's delta; with more, the sum of steps overflows.
 FEWEST, MOST = 3, 1000

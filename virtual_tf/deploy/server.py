@@ -6,12 +6,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from virtual_tf import encoding, training
+from virtual_tf.core import encoding
+from virtual_tf.core.errors import Training
 from virtual_tf.deploy import ledger, messages
 from virtual_tf.deploy.messages import Failure, Instruction
 from virtual_tf.deploy.protocol import version_of
-from virtual_tf.evaluation import Evaluator, Scores
-from virtual_tf.types import Training
+from virtual_tf.simulator import rounds
+from virtual_tf.simulator.evaluation import Evaluator, Scores
 
 _KINDS = ('failed', 'late', 'refused')
 
@@ -43,7 +44,7 @@ class Federation:
         if not scores:
             scores = {f'{prefix}{model}': _unmeasured(split) for prefix, split in self._splits.items()
                       for model in ('', 'server')}
-        return training.RunState(server, ledger.FolderLedger(folder), 0, scores)
+        return rounds.RunState(server, ledger.FolderLedger(folder), 0, scores)
 
     def run(self, state):
         """Rounds from the state's own to the last, changing it; yields a dict of metrics after each."""
@@ -52,7 +53,7 @@ class Federation:
 
     def cohort_ids(self, number):
         """Clients of a round, by its number; the simulator's."""
-        return training.select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
+        return rounds.select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
 
     def play_round(self, state):
         """One round of Algorithm 1, lines 5 to 11; whoever does not answer well is left out, and the metrics say so."""
@@ -134,7 +135,7 @@ class Federation:
                            np.ones(len(reports), bool),
                            {name: np.array([report['details'][name] for report in reports]) for name in details})
         sizes = [self._fleet.introductions[client].sizes['train'][1] for client in replies]
-        return training.of_clients(columns, columns.accepted, sizes)
+        return rounds.of_clients(columns, columns.accepted, sizes)
 
     def _traffic(self, instructions, replies, deltas):
         """Bytes of the states, deltas and r that have travelled; the frame around them is Flower's."""

@@ -21,12 +21,13 @@ def play(grid, context, options, settings):
     """Gathers the clients and plays the rounds; returns (summary, history)."""
     import dataclasses
 
-    from virtual_tf import data, running
+    from virtual_tf import data
+    from virtual_tf.core.errors import VirtualTfError
     from virtual_tf.deploy import client_data, ledger
     from virtual_tf.deploy.fleet import Fleet
     from virtual_tf.deploy.server import Federation
-    from virtual_tf.types import VirtualTfError
-    running.check_names(settings)
+    from virtual_tf.runs import driver
+    driver.check_names(settings)
     output = pathlib.Path(options.output_dir).expanduser()
     arguments = (grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout,
                  options.pinned)
@@ -45,6 +46,6 @@ def play(grid, context, options, settings):
         dataset = client_data.elsewhere(settings.dataset, fleet.introductions.values())
     logging.info('%d clients are there; %d rounds of %d of them', options.clients, settings.rounds,
                  settings.clients_per_round)
-    return running.run(
+    return driver.run(
         settings, dataset, output, progress=False, resume=options.resume,
         make=lambda *parts: kind(*parts, fleet, options.norm_bound, tests_server))

@@ -8,7 +8,7 @@ Each file is a record with a checksum that takes its place whole or not at all, 
 """
 import tensorflow as tf
 
-from virtual_tf import files
+from virtual_tf.core import safe_files
 from virtual_tf.deploy.protocol import START, Pending, Shelf
 
 
@@ -21,19 +21,19 @@ class FolderShelf(Shelf):
 
     def last(self):
         path = self._folder / 'agreed'
-        return files.read_record(path)[0]['version'] if path.exists() else START
+        return safe_files.read_record(path)[0]['version'] if path.exists() else START
 
     def state(self, version):
         if version == START:
             return self._make_start()
         path = self._path('state', version)
-        return tf.nest.pack_sequence_as(self._make_start(), files.read_record(path)[1]) if path.exists() else None
+        return tf.nest.pack_sequence_as(self._make_start(), safe_files.read_record(path)[1]) if path.exists() else None
 
     def pending(self, version):
         path = self._path('pending', version)
         if not path.exists():
             return None
-        header, arrays = files.read_record(path)
+        header, arrays = safe_files.read_record(path)
         return Pending(header['base'], (header['content'], arrays))
 
     def put_state(self, version, state):
@@ -60,5 +60,5 @@ class FolderShelf(Shelf):
         return self._folder / f'{kind}.{version}'
 
     def _write(self, path, header, arrays):
-        with files.replacing(path) as file:
-            files.write_record(file, header, arrays)
+        with safe_files.replacing(path) as file:
+            safe_files.write_record(file, header, arrays)

@@ -11,7 +11,7 @@ itself and keeps that delta: so its factor is what the server gets to apply, exa
 """
 import numpy as np
 
-from virtual_tf.gaussian import NaturalGaussian
+from virtual_tf.methods.virtual.gaussian import NaturalGaussian
 
 # A client's σ stays above min_scale, a tenth of σ₀: v < 100 while the posterior has not widened. Where ξ grows like
 # that, χ grows with it, times the mean over σ; so u has a coarser unit. Powers of two: steps are exact in binary.

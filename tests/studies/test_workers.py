@@ -1,0 +1,234 @@
+import json
+import math
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from virtual_tf.core.errors import RunError, VirtualTfError
+from virtual_tf.core.settings import make_settings
+from virtual_tf.studies import workers
+from virtual_tf.studies.workers import Job, Place
+
+SMALL = {'dataset': 'synthetic', 'synthetic_clients': 4, 'synthetic_max_size': 50, 'clients_per_round': 2, 'epochs': 1,
+         'rounds': 3, 'compile': 'graph', 'histogram_every': 0}
+
+
+def write_run(root, name, rows, **given):
+    """A finished run: metrics of each round as given."""
+    settings = make_settings(SMALL | {'rounds': len(rows)} | given)
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / 'config.json').write_text(json.dumps({'settings': settings.__dict__}))
+    (folder / 'metrics.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    best = {key: max(row[key] for row in rows) for key in ('server/accuracy', 'mt/accuracy')}
+    (folder / 'summary.json').write_text(json.dumps({'max': best}))
+    return Job(name, settings)
+
+
+def row(server, mt, **more):
+    return {'server/accuracy': server, 'mt/accuracy': mt, **more}
+
+
+def test_a_run_is_finished_by_its_summary_and_its_settings(tmp_path):
+    job = write_run(tmp_path, 'a', [row(0.5, 0.6)] * 3)
+    assert workers.finished(job, tmp_path) and not workers.finished(Job('b', job.settings), tmp_path)
+    # More rounds continue it; fewer, or another rate, is another run.
+    assert not workers.finished(Job('a', make_settings(SMALL | {'rounds': 4})), tmp_path)
+    for change in ({'rounds': 2}, {'client_lr': 0.5}):
+        with pytest.raises(VirtualTfError, match=next(iter(change))):
+            workers.finished(Job('a', make_settings(SMALL | change)), tmp_path)
+
+
+def test_progress_does_not_count_half_a_line(tmp_path):
+    job = write_run(tmp_path, 'a', [row(0.5, 0.6), row(0.7, 0.8)])
+    with open(tmp_path / 'a' / 'metrics.jsonl', 'a', encoding='utf-8') as file:
+        file.write('{"server/acc')
+    assert workers.progress(job, tmp_path) == (2, row(0.7, 0.8))
+    assert workers.progress(Job('none', job.settings), tmp_path) == (0, {})
+
+
+def test_scores_are_of_the_data_that_was_held_out(tmp_path):
+    rows = [row(0.9, 0.9, **{'val_server/accuracy': 0.0, 'val_mt/accuracy': 0.0})] + [
+        row(0.5, 0.5, **{'val_server/accuracy': 0.6, 'val_mt/accuracy': 0.8})] * 5
+    job = write_run(tmp_path, 'a', rows, validation_fraction=0.2)
+    assert workers.score(job, tmp_path, 'val') == pytest.approx(70.0)     # of the last five rounds: (60 + 80) / 2
+    assert workers.score(job, tmp_path, 'test_max') == pytest.approx(90.0)
+    without = write_run(tmp_path, 'b', [row(0.5, 0.5)])
+    with pytest.raises(VirtualTfError, match='validation_fraction'):
+        workers.score(without, tmp_path, 'val')
+
+
+def test_the_best_point_and_the_edges_it_lies_on():
+    def scores(best_rate, best_score):
+        return {(('client_lr', rate), ('prune_score', kind)): 1.0 + (rate == best_rate and kind == best_score)
+                for rate in (0.1, 0.2, 0.4) for kind in ('authors', 'update')}
+
+    assert workers.best_point(scores(0.2, 'update')) == ((('client_lr', 0.2), ('prune_score', 'update')), [])
+    assert workers.best_point(scores(0.4, 'authors'))[1] == ['client_lr']
+    assert workers.best_point({(('client_lr', 0.1),): math.nan, (('client_lr', 0.2),): 0.5})[0] == (('client_lr', 0.2),)
+    with pytest.raises(RunError, match='smaller learning rates'):
+        workers.best_point({(('client_lr', 0.1),): math.nan})
+
+
+def test_cores_are_dealt_out():
+    cores = os.sched_getaffinity(0)
+    shares = workers._share_cores(len(cores))
+    assert set.union(*shares) == cores and all(len(share) == 1 for share in shares)
+    assert all(len(share) == 1 for share in workers._share_cores(len(cores) + 1))
+    assert workers._share_cores(1) == [cores]
+
+
+def test_remaining_time_scales_what_is_done():
+    started = time.monotonic() - 10.0
+    assert workers.remaining([1.0, 3.0], [1.0], started) == pytest.approx(30.0, rel=0.01)     # 1 of 4 took 10 s
+    assert math.isnan(workers.remaining([1.0], [], started))
+
+
+def test_an_error_of_one_job_does_not_stop_the_others(tmp_path):
+    good, bad = Job('good', make_settings(SMALL)), Job('bad', make_settings(SMALL | {'clients_per_round': 9}))
+    errors = workers.run_local([bad, good], Place(tmp_path, 'nowhere'), 2)
+    assert list(errors) == [bad] and 'clients_per_round = 9' in errors[bad]
+    assert workers.finished(good, tmp_path)
+
+
+COMMAND = [sys.executable, '-m', 'scripts.sweep', '--method=fedavg,virtual', '--private=none',
+           '--grid=client_lr=0.01,0.1', '--validation_fraction=0.2', '--checkpoint_every=2', '--processes=2',
+           '--data_dir=nowhere',
+           *(f'--{name}={value}' for name, value in SMALL.items() if name != 'rounds'), '--rounds=20']
+
+
+def summaries(root):
+    """What all runs have found, times aside."""
+    found = {}
+    for path in sorted(root.rglob('summary.json')):
+        found[str(path.relative_to(root))] = {
+            key: value for key, value in json.loads(path.read_text(encoding='utf-8')).items() if key != 'seconds'}
+    return found
+
+
+def choices(root):
+    return json.loads((root / 'sweep.json').read_text(encoding='utf-8'))['groups']
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(tmp_path_factory):
+    root = tmp_path_factory.mktemp('whole')
+    done = subprocess.run([*COMMAND, f'--output_dir={root}'], capture_output=True, text=True, check=True)
+    assert '4 runs, 0 finished; the others take about' in done.stdout and 'all points' in done.stdout
+    return root
+
+
+def started_rounds(root):
+    return sum(len(path.read_bytes().splitlines()) for path in root.rglob('metrics.jsonl'))
+
+
+def children(pid):
+    found = subprocess.run(['pgrep', '-P', str(pid)], capture_output=True, text=True).stdout.split()
+    return [int(one) for one in found]
+
+
+def alive(pid):
+    try:
+        with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
+            return file.read().rpartition(')')[2].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
+
+
+def test_a_sweep_that_was_killed_ends_with_the_same_summaries(uninterrupted, tmp_path):
+    process = subprocess.Popen([*COMMAND, f'--output_dir={tmp_path}'], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while started_rounds(tmp_path) < 8:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        workers = children(process.pid)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    while any(alive(pid) for pid in workers):     # they end with the sweep, else they would hold the folders
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert summaries(tmp_path) != summaries(uninterrupted)
+    again = subprocess.run([*COMMAND, f'--output_dir={tmp_path}'], capture_output=True, text=True, check=True)
+    assert summaries(tmp_path) == summaries(uninterrupted) and len(summaries(tmp_path)) == 4
+    assert choices(tmp_path) == choices(uninterrupted)
+    assert 'all points' in again.stdout
+    third = subprocess.run([*COMMAND, f'--output_dir={tmp_path}'], capture_output=True, text=True, check=True)
+    assert '4 runs, 4 finished' in third.stdout
+
+
+def local_worker():
+    return next(pid for pid in children(os.getpid())
+                if 'spawn_main' in pathlib.Path(f'/proc/{pid}/cmdline').read_text(encoding='utf-8'))
+
+
+def ray_worker():
+    return int(subprocess.run(['pgrep', '-f', '^ray::play'], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize('engine, worker, end', [
+    (lambda jobs, place, watch: workers.run_local(jobs, place, 1, watch), local_worker, signal.SIGKILL),
+    (lambda jobs, place, watch: workers.run_ray(jobs, place, None, watch, 1), ray_worker, signal.SIGKILL),
+    (lambda jobs, place, watch: workers.run_ray(jobs, place, None, watch, 1), ray_worker, signal.SIGTERM)],
+    ids=['local', 'ray', 'ray, SIGTERM'])
+def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tmp_path):
+    job, killed = Job('a', make_settings(SMALL | {'rounds': 100, 'checkpoint_every': 2})), []
+
+    def kill_once(active, _):
+        if active and not killed and workers.progress(job, tmp_path).round >= 3:
+            killed.append(worker())
+            os.kill(killed[0], end)
+            while alive(killed[0]):
+                time.sleep(0.01)
+            # A mark in what is kept of round 1: a run that starts anew would not have it.
+            path = tmp_path / job.name / 'metrics.jsonl'
+            path.write_text(path.read_text(encoding='utf-8').replace('{', '{"mark": 7, ', 1), encoding='utf-8')
+
+    assert engine([job], Place(tmp_path, 'nowhere'), kill_once) == {}
+    assert killed and workers.finished(job, tmp_path)
+    rows = workers.history(job, tmp_path)
+    assert [row['round'] for row in rows] == list(range(1, 101)) and rows[0]['mark'] == 7
+
+
+def test_ray_gives_the_same_summaries(uninterrupted, tmp_path):
+    done = subprocess.run([*COMMAND, '--engine=ray', f'--output_dir={tmp_path}'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert summaries(tmp_path) == summaries(uninterrupted) and choices(tmp_path) == choices(uninterrupted)
+
+
+def test_without_ray_the_engine_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, 'ray', None)
+    with pytest.raises(VirtualTfError, match='pip install'):
+        workers.run_ray([], Place(tmp_path, 'nowhere'))
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path):
+    with socket.socket() as unused:
+        unused.bind(('127.0.0.1', 0))      # nobody listens
+        address = f'127.0.0.1:{unused.getsockname()[1]}'
+        with pytest.raises(VirtualTfError, match=f'ray_address = {address}'):
+            workers.run_ray([], Place(tmp_path, 'nowhere'), address)
+
+
+def test_a_finished_run_has_no_error_of_another_sweep_that_met_it(tmp_path):
+    job = Job('a', make_settings(SMALL))
+    workers.play(job, Place(tmp_path, 'nowhere'))
+    (tmp_path / 'a' / workers.ERROR).write_text('in use by another run')
+    assert workers.outcome(job, tmp_path) == ''
+    (tmp_path / 'a' / 'summary.json').unlink()
+    assert workers.outcome(job, tmp_path) == 'in use by another run'
+
+
+def test_paths_for_other_processes_are_whole(monkeypatch, tmp_path):
+    monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+    monkeypatch.chdir(tmp_path)
+    place = workers._whole_paths(Place(pathlib.Path('runs'), '~/data'))
+    assert place.root == tmp_path / 'runs' and place.data_dir == str(tmp_path / 'home' / 'data')

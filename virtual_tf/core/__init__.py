@@ -1,0 +1,1 @@
+"""What every room stands on; errors, settings and bytes need no TensorFlow."""

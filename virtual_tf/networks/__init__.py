@@ -1,0 +1,1 @@
+"""Layers, models and the likelihood of a batch."""

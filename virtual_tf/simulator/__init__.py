@@ -1,0 +1,1 @@
+"""The star network in one process: rounds, scores, client states, checkpoints."""

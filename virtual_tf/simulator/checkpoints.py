@@ -1,0 +1,92 @@
+"""Checkpoints: the state of a run after a round, in one file that is written whole or not at all.
+
+    <folder>/round-000020.ckpt    round, identity (settings and data), the server's state, MT scores, clients' manifest
+    <folder>/clients/7.18         client 7 as of round 18; see store.py
+
+The last few are kept. A file that is damaged, or whose manifest names a client file that is, is passed over.
+"""
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from virtual_tf.core import safe_files
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.simulator import client_store
+
+KEPT = 3
+
+
+class Checkpoint(NamedTuple):
+    round: int
+    identity: dict    # what a run that continues has to agree with, for JSON
+    server: list      # leaves of the server's state
+    mt: dict          # {split's prefix: (loss [K], hits [K])}
+    manifest: dict    # {client: version}
+
+
+class Checkpoints:
+    """The checkpoints in a folder, newest last."""
+
+    def __init__(self, folder):
+        self._folder, self.clients_folder = folder, folder / 'clients'
+        self._manifests = {}     # path → manifest, of those that are kept
+
+    def newest(self, with_clients=True):
+        """The newest Checkpoint that is whole, also in its clients if they are to be read; None without a file."""
+        found, damaged = None, []
+        for path in sorted(self._folder.glob('round-*.ckpt'), reverse=True):
+            try:
+                checkpoint = _decode(*safe_files.read_record(path))
+                if found is None and with_clients:
+                    client_store.verify(self.clients_folder, checkpoint.manifest)
+            except safe_files.DamagedFileError as error:
+                logging.warning('%s; checkpoint %s is passed over', error, path.name)
+                damaged.append(path)
+            else:
+                found = found or checkpoint
+                self._manifests[path] = checkpoint.manifest
+        if damaged and found is None:
+            raise VirtualTfError(f'none of the {len(damaged)} checkpoints in {self._folder} is whole; --noresume '
+                                 'starts the run anew')
+        for path in damaged:
+            path.rename(path.with_suffix('.damaged'))
+        return found
+
+    def save(self, state, identity):
+        """Writes the RunState and removes what the last few checkpoints no longer need."""
+        checkpoint = Checkpoint(
+            state.round, identity, [np.asarray(leaf) for leaf in tf.nest.flatten(state.server)],
+            {prefix: (scores.loss, scores.hits) for prefix, scores in state.mt.items()}, state.clients.save())
+        path = self._folder / f'round-{state.round:06d}.ckpt'
+        with safe_files.replacing(path) as file:
+            safe_files.write_record(file, *_encode(checkpoint))
+        self._manifests[path] = checkpoint.manifest
+        for old in sorted(self._manifests)[:-KEPT]:
+            old.unlink()
+            del self._manifests[old]
+        state.clients.keep(self._manifests.values())
+
+    def restore(self, state, checkpoint):
+        """Brings a RunState, as it was before the first round, to the checkpoint."""
+        state.round = checkpoint.round
+        state.server = tf.nest.pack_sequence_as(state.server, [tf.constant(leaf) for leaf in checkpoint.server])
+        for prefix, (loss, hits) in checkpoint.mt.items():
+            state.mt[prefix] = state.mt[prefix]._replace(loss=loss.copy(), hits=hits.copy())
+        state.clients.restore(checkpoint.manifest, self._manifests.values())
+
+
+def _encode(checkpoint):
+    """Header and arrays of a record."""
+    manifest = np.array(list(checkpoint.manifest.items()), np.int64).reshape(-1, 2)
+    scores = [array for pair in checkpoint.mt.values() for array in pair]
+    header = {'round': checkpoint.round, 'identity': checkpoint.identity, 'mt': list(checkpoint.mt)}
+    return header, [manifest, *scores, *checkpoint.server]
+
+
+def _decode(header, arrays):
+    prefixes = header['mt']
+    manifest, scores, server = arrays[0], arrays[1:1 + 2 * len(prefixes)], arrays[1 + 2 * len(prefixes):]
+    return Checkpoint(header['round'], header['identity'], server,
+                      dict(zip(prefixes, zip(scores[::2], scores[1::2]))), dict(manifest.tolist()))

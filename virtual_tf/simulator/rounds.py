@@ -1,0 +1,150 @@
+"""The round loop of the simulated star network: select → train → aggregate → update → evaluate → tell the hooks."""
+import dataclasses
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from virtual_tf.core import encoding, random_streams
+from virtual_tf.core.client_axis import in_groups, take, ungroup
+from virtual_tf.core.errors import RunError
+from virtual_tf.data.federated import PRIVATE, SELECTION
+from virtual_tf.simulator.client_store import ClientStore, open_store
+from virtual_tf.simulator.evaluation import Evaluator
+
+
+@dataclasses.dataclass
+class RunState:
+    """All that changes from round to round."""
+    server: dict
+    clients: ClientStore
+    round: int
+    mt: dict     # Scores [K] of the clients' models by split, as last measured
+
+
+class Simulation:
+    """A method on a data set; `run` yields the metrics of each round."""
+    place = 'simulator'
+
+    def __init__(self, network, algorithm, dataset, settings):
+        self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
+        splits = {'': dataset.test} | ({'val_': dataset.validation} if dataset.validation else {})
+        self._evaluators = {prefix: Evaluator(network, algorithm, split, settings) for prefix, split in splits.items()}
+
+    def start(self, folder=None):
+        """The state before the first round; all clients deploy the initial posterior. `folder` is for their files."""
+        server = self.algorithm.init(self.settings.seed)
+        weights = self.dataset.prior_weights(self.settings.prior_weighting)
+
+        def fresh(ids):
+            return self.algorithm.init_clients(
+                server, weights[ids], random_streams.make_keys(self.settings.seed, PRIVATE, ids=ids))
+
+        mt = {prefix: evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
+        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0, mt)
+
+    def run(self, state):
+        """Rounds from the state's own to the last, changing it; yields a dict of metrics after each."""
+        while state.round < self.settings.rounds:
+            yield self.play_round(state)
+
+    def play_round(self, state):
+        """One round of Algorithm 1, lines 5 to 11, and its evaluation."""
+        started = time.perf_counter()
+        algorithm, number = self.algorithm, state.round + 1
+        ids = self.cohort_ids(number)
+        clients = state.clients.read(ids)
+        proposals, deltas, training, sizes = self._train(state.server, clients, ids, number)
+        delta = algorithm.aggregate(deltas, training.accepted)
+        new_server, shrink = algorithm.server_update(state.server, delta)
+        new_clients = algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
+        accepted = training.accepted.numpy()
+        # A dropped client has not trained: it stays as the store has it, or unknown to it.
+        state.clients.write(ids[accepted], take(new_clients, np.flatnonzero(accepted)))
+        trained = time.perf_counter()
+
+        traffic = encoding.traffic(state.server, deltas, shrink, accepted, self.settings.values)
+        state.server, state.round = new_server, number
+        self._warn_of_dropped(ids, accepted, number)
+        metrics = {'round': number, **of_clients(training, accepted, sizes),
+                   'shrunk_precisions': sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values()),
+                   'dropped_clients': int((~accepted).sum()), **traffic,
+                   **self._evaluate(state, new_clients, ids, accepted)}
+        done = time.perf_counter()
+        return metrics | {'seconds': done - started, 'seconds_evaluation': done - trained}
+
+    def cohort_ids(self, number):
+        """Clients of a round, by its number."""
+        return select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
+
+    def _train(self, server, clients, ids, number):
+        """client_update of the cohort, in groups of clients_per_call; and the clients' sizes [C]."""
+        groups = in_groups(self.dataset.train.sizes()[ids], self.settings.clients_per_call)
+        results = []
+        for rows in groups:
+            try:
+                cohort = self.dataset.cohort(ids[rows], number, self.settings)
+                results.append((*self.algorithm.client_update(server, take(clients, rows), cohort), cohort.size))
+            except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+                raise RunError(f'round {number}: {len(rows)} clients at once do not fit into memory; continue with '
+                               f'--clients_per_call={max(1, len(rows) // 2)} or less') from error
+        return ungroup(results, groups)
+
+    def _evaluate(self, state, clients, ids, accepted):
+        """S anew; MT anew for the clients that trained, the others' models are what they were."""
+        metrics = {}
+        for prefix, evaluator in self._evaluators.items():
+            for stored, new in zip(state.mt[prefix], evaluator.clients(clients, ids)):
+                stored[ids[accepted]] = new[accepted]
+            for name, scores in (('server', evaluator.server(state.server)), ('mt', state.mt[prefix])):
+                metrics |= {f'{prefix}{name}/{key}': float(value) for key, value in scores.summary().items()}
+        return metrics
+
+    def _warn_of_dropped(self, ids, accepted, number):
+        for i in ids[~accepted]:
+            logging.warning('round %d: the training of client %r gave numbers that are not finite; it was dropped '
+                            'from the round and keeps its state (a smaller --client_lr helps)',
+                            number, self.dataset.clients[i])
+
+
+def select(clients, count, seed, number):
+    """Algorithm 1, line 5: `count` different clients, by seed and round; in ascending order."""
+    return np.sort(random_streams.make_generator(seed, SELECTION, number).choice(clients, count, replace=False))
+
+
+def of_clients(training, accepted, sizes):
+    """Means over the accepted clients, weighted by size, and sums of what counts; NaN when there is none."""
+    columns = {'train/loss': training.loss, 'train/accuracy': training.accuracy, **training.details}
+    if not accepted.any():
+        return {name: float('nan') for name in columns}
+    return {name: _total(np.asarray(column)[accepted], np.asarray(sizes)[accepted]) for name, column in columns.items()}
+
+
+def _total(column, sizes):
+    counts = np.issubdtype(column.dtype, np.integer)
+    return int(column.sum()) if counts else float(np.average(column, weights=sizes))
+
+
+def summarise(history, last=5):
+    """`max`: best round of each metric, the paper's protocol; `final`: last round; `last_5`: mean of the last five.
+
+    `val`: test metrics at the round that was best on held-out training data, when there is a validation split.
+    """
+    keys = [f'{model}/{metric}' for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')]
+
+    def best(key):
+        # A round without a number is no best round; comparisons with NaN would let the first one win.
+        rows = [row for row in history if not np.isnan(row[key])] or history
+        return (max if key.endswith('accuracy') else min)(rows, key=lambda row: row[key])
+
+    summary = {'rounds': len(history),
+               'max': {key: best(key)[key] for key in keys},
+               'max_round': {key: best(key)['round'] for key in keys},
+               'final': {key: history[-1][key] for key in keys},
+               f'last_{last}': {key: float(np.mean([row[key] for row in history[-last:]])) for key in keys},
+               'seconds': float(sum(row['seconds'] for row in history))}
+    if 'val_server/accuracy' in history[-1]:
+        summary['val'] = {key: best('val_' + key)[key] for key in keys}
+        summary['val_round'] = {key: best('val_' + key)['round'] for key in keys}
+    return summary

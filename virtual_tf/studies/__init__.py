@@ -1,0 +1,1 @@
+"""Many runs: the paper's experiments as data, jobs, grids."""

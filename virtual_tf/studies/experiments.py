@@ -1,0 +1,248 @@
+"""The paper's experiments as data: what is run for each table and figure, and with which values.
+
+A case is a data set with a network, a column a method; their meeting is an Experiment, a line of a table without its
+seed. The values of CHOSEN are those that the sweeps in results/sweeps have picked; a test holds them to it.
+"""
+import dataclasses
+import itertools
+import math
+
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings, make_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A data set with a network, and how long it is trained here."""
+    dataset: str
+    model: str
+    rounds: int
+    paper: str              # row of the paper's Table 2
+    rates: tuple            # client learning rates of the sweep
+    slow: bool = False      # its sweep is a small one
+    note: str = ''          # what is not the paper's, beside the caveat that the data has
+
+    def given(self):
+        return {'dataset': self.dataset, 'model': self.model, 'rounds': self.rounds}
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """What is run: a name, which is also the path of its folder, and all settings that are not defaults."""
+    name: str
+    given: tuple            # ((setting, value), …)
+
+    def settings(self, seed=0):
+        """The Settings of one run."""
+        return make_settings(dict(self.given) | {'seed': seed})
+
+    def folder(self, seed):
+        return f'{self.name}/seed-{seed}'
+
+
+def experiment(name, *givens):
+    """An Experiment from dicts of settings, of which a later one wins."""
+    merged = {}
+    for given in givens:
+        merged |= given
+    return Experiment(name, tuple(sorted(merged.items())))
+
+
+# The server moves by γ·η_s alone, and γ says how far from it the deployed client models stay: so the sweeps vary γ at
+# this product.
+STEP = Settings.damping * Settings.server_lr
+CASES = {
+    'mnist': Case('mnist', 'mlp', 60, 'mnist', (0.2, 0.4, 0.8)),
+    'pmnist': Case('pmnist', 'mlp', 60, 'pmnist', (0.05, 0.1, 0.2)),
+    # Not 0.4, which an earlier sweep liked best for FedProx: there one seed of three diverged in 60 rounds.
+    'writers': Case('writers', 'mlp', 60, 'femnist', (0.1, 0.2, 0.3), note='in the place of FEMNIST'),
+    'har': Case('har', 'mlp', 30, 'har', (0.01, 0.02, 0.05, 0.1), note='6 activities, not 12'),
+    'vsn': Case('vsn', 'mlp', 23, 'vsn', (0.01, 0.02, 0.05, 0.1)),
+    'writers-conv': Case('writers', 'conv', 60, 'femnist-conv', (0.1, 0.2), slow=True, note='in the place of FEMNIST'),
+    'shakespeare': Case('shakespeare', 'lstm', 40, 'shakespeare', (1.0, 2.0), slow=True),
+}
+MLPS = [name for name, case in CASES.items() if case.model == 'mlp']
+# How a method's column is run. The paper's text has private weights, its authors' code has none.
+COLUMNS = {
+    'fedavg': {'method': 'fedavg'},
+    'fedprox': {'method': 'fedprox'},
+    'virtual': {'method': 'virtual', 'private': 'none', 'mt_model': 'damped'},
+    'virtual-residual': {'method': 'virtual', 'private': 'residual', 'mt_model': 'damped'},
+    'authors': {'method': 'virtual', 'preset': 'authors'},
+}
+LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
+          'virtual-residual': 'VIRTUAL, private weights', 'authors': 'VIRTUAL, authors\' choices'}
+
+# The paper's grids: five values of each, log-spaced but for η_s. Its text names neither ends nor steps for the rates:
+# here they are half powers of ten around a case's usual one. VIRTUAL has γ = 1 − η_s: η_s = 1 would freeze the clients.
+PAPER_GRID = {'client_lr': (0.1, 0.316, 1.0, 3.16, 10.0), 'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
+PAPER_REGULARISERS = {'fedavg': {}, 'fedprox': {'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)},
+                      'virtual': {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}}
+# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has, and through its
+# best point a line of four more server_lr, multiples of the usual one. So all methods have equally many points. β has a
+# study of its own.
+SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
+               'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
+SERVER_LR_MULTIPLES = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
+# Of a slow case two rates by two values, and no line.
+SLOW_AXIS = {'fedavg': ('server_lr', (1.0, 1.4)), 'fedprox': ('l2', (1e-4, 1e-3)),
+             'virtual': ('init_scale', (0.0078, 0.02))}
+SWEEP_ROUNDS, SLOW_SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 8, 0.2
+
+# What the sweeps have chosen, by case and column: the grid all but server_lr, the line that. The rest is default.
+CHOSEN = {
+    'mnist': {'fedavg': {'client_lr': 0.4, 'server_lr': 1.4},
+              'fedprox': {'client_lr': 0.4, 'l2': 1e-5, 'server_lr': 1.0},
+              'virtual': {'client_lr': 0.4, 'damping': 0.5, 'server_lr': 0.32}},
+    'pmnist': {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0},
+               'fedprox': {'client_lr': 0.1, 'l2': 1e-4, 'server_lr': 2.0},
+               'virtual': {'client_lr': 0.1, 'damping': 1.0, 'server_lr': 0.224}},
+    'writers': {'fedavg': {'client_lr': 0.3, 'server_lr': 1.4},
+                'fedprox': {'client_lr': 0.3, 'l2': 0.01, 'server_lr': 1.4},
+                'virtual': {'client_lr': 0.3, 'damping': 1.0, 'server_lr': 0.16}},
+    'har': {'fedavg': {'client_lr': 0.02, 'server_lr': 1.4},
+            'fedprox': {'client_lr': 0.02, 'l2': 0.001, 'server_lr': 1.4},
+            'virtual': {'client_lr': 0.05, 'damping': 0.75, 'server_lr': 0.213333333}},
+    'vsn': {'fedavg': {'client_lr': 0.05, 'server_lr': 2.0},
+            'fedprox': {'client_lr': 0.1, 'l2': 0.01, 'server_lr': 1.0},
+            'virtual': {'client_lr': 0.05, 'damping': 1.0, 'server_lr': 0.16}},
+    'writers-conv': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.0},
+                     'fedprox': {'client_lr': 0.2, 'l2': 0.001},
+                     'virtual': {'client_lr': 0.1, 'init_scale': 0.02}},
+    'shakespeare': {'fedavg': {'client_lr': 2.0, 'server_lr': 1.0},
+                    'fedprox': {'client_lr': 2.0, 'l2': 1e-4},
+                    'virtual': {'client_lr': 1.0, 'init_scale': 0.02}},
+}
+SPARSITIES = (0, 50, 75, 90)
+TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
+                ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
+E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
+KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+
+
+def chosen(case, column):
+    """The swept values of an experiment: a variant of VIRTUAL has those of VIRTUAL."""
+    if column == 'authors':
+        return {}
+    return CHOSEN.get(case, {}).get(column.split('-')[0], {})
+
+
+def table2(case, column):
+    return experiment(f'table2/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column))
+
+
+def table3(kind, prune=0):
+    """VIRTUAL with pruned deltas, also with FedAvg's initialisation or error feedback; and the baselines."""
+    column = kind if kind in ('fedavg', 'fedprox') else 'virtual'
+    variants = {'fedavg_init': {'client_start': 'fedavg_init'}, 'error_feedback': {'error_feedback': True}}
+    return experiment(f'table3/{kind}-{prune}', CASES['writers'].given(), COLUMNS[column],
+                      chosen('writers', column), variants.get(kind, {}),
+                      {'prune': prune} if column == 'virtual' else {})
+
+
+def table4(case, column):
+    """E = 100."""
+    return experiment(f'table4/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column),
+                      {'epochs': 100, 'rounds': E100_ROUNDS.get(case, CASES[case].rounds)})
+
+
+def kl_study(kl_weight):
+    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], chosen('writers', 'virtual'),
+                      {'kl_weight': kl_weight})
+
+
+def sweep(case, column):
+    """One method's grid, and the line through its best point: {part: {((setting, value), …): Experiment}}
+
+    The line goes through what CHOSEN has; grid points on it belong to both. A case that is not there has no line yet, a
+    slow one none at all.
+    """
+    name, slow = f'sweeps/{case}/{column}', CASES[case].slow
+    base = CASES[case].given() | COLUMNS[column] | {
+        'rounds': SLOW_SWEEP_ROUNDS if slow else SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
+    axis, values = (SLOW_AXIS if slow else SECOND_AXIS)[column]
+    points = {point: _at_usual_step(each) for point, each in grid(
+        name, base, {'client_lr': CASES[case].rates, axis: values}).items()}
+    fixed = {key: value for key, value in chosen(case, column).items() if key != 'server_lr'}
+    if slow or not fixed:
+        return {name: points}
+    usual = _at_usual_step(experiment('', base, fixed)).settings().server_lr
+    seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
+            for point, each in points.items() if fixed.items() <= dict(point).items()}
+    more = grid(name, base, {**{key: (value,) for key, value in fixed.items()}, 'server_lr': [
+        round(usual * multiple, 9) for multiple in SERVER_LR_MULTIPLES[column]]})
+    return {name: points, f'{name}/server_lr': seen | more}
+
+
+def paper_grid(case, column):
+    """One method's grid as the paper has it: rate by β or l2 by η_s, whole runs; {name: points} as `sweep`."""
+    name = f'paper-grid/{case}/{column}'
+    base = CASES[case].given() | ({'preset': 'paper'} if column == 'virtual' else COLUMNS[column])
+    usual = sorted(CASES[case].rates)[len(CASES[case].rates) // 2]
+    steps = [step for step in PAPER_GRID['server_lr'] if column != 'virtual' or step < 1.0]
+    return {name: grid(name, base, {'client_lr': [float(f'{usual * factor:.3g}') for factor in PAPER_GRID['client_lr']],
+                                    **PAPER_REGULARISERS[column], 'server_lr': steps})}
+
+
+def _at_usual_step(each):
+    given = dict(each.given)
+    if 'damping' not in given or 'server_lr' in given:
+        return each
+    return experiment(each.name, given, {'server_lr': round(STEP / given['damping'], 9)})
+
+
+def grid(name, given, axes):
+    """Every combination of the axes' values: {((setting, value), …): Experiment}"""
+    points = [tuple(zip(axes, values)) for values in itertools.product(*axes.values())]
+    return {point: experiment(f'{name}/{_folder(point)}', given, dict(point)) for point in points}
+
+
+def _folder(point):
+    return '_'.join(f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}' for name, value in point)
+
+
+# Groups of experiments that a command can name, with their usual seeds.
+STUDIES = {
+    **{f'table2/{case}': ([table2(case, column) for column in SECOND_AXIS], (0, 1, 2)) for case in MLPS},
+    **{f'table2/{case}-private': ([table2(case, 'virtual-residual')], (0, 1, 2)) for case in MLPS},
+    **{f'table2/{case}-authors': ([table2(case, 'authors')], (0,)) for case in MLPS},
+    'table2/writers-conv': ([table2('writers-conv', column) for column in SECOND_AXIS], (0,)),
+    'table2/shakespeare': ([table2('shakespeare', column) for column in SECOND_AXIS], (0,)),
+    'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
+    'table4/writers': ([table4('writers', column) for column in SECOND_AXIS], (0, 1, 2)),
+    'table4/writers-conv': ([table4('writers-conv', column) for column in SECOND_AXIS], (0,)),
+    'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
+}
+
+
+# Grids whose best points are chosen: {name of the study: (function, case)}
+GRIDS = {f'{kind}/{case}': (make, case) for kind, make in (('sweeps', sweep), ('paper-grid', paper_grid))
+         for case in CASES}
+
+
+def study(name):
+    """(experiments, seeds) of a study, or of the part of one that `name` is the path of."""
+    if name in STUDIES:
+        return STUDIES[name]
+    found = [(each, seeds) for experiments, seeds in STUDIES.values() for each in experiments if each.name == name]
+    if not found:
+        known = [*STUDIES, *GRIDS]
+        raise VirtualTfError(f'study {name!r} is unknown; known are {", ".join(known)}')
+    return [found[0][0]], found[0][1]
+
+
+# Microseconds of one client's step on one core, measured here (scripts.bench has them for two): for estimates alone.
+_STEP_MICROSECONDS = {('mlp', 'fedavg'): 240, ('mlp', 'none'): 530, ('mlp', 'private'): 1_400, ('mlp', 'sample'): 2_000,
+                      ('conv', 'fedavg'): 13_000, ('conv', 'none'): 16_000, ('lstm', 'fedavg'): 23_000,
+                      ('lstm', 'none'): 25_000}
+_START = 12.0     # seconds to import, load and compile
+
+
+def estimate(settings, dataset):
+    """Seconds that a run will take, roughly: so many steps of so many microseconds."""
+    kind = ('fedavg' if settings.method != 'virtual' else 'sample' if settings.estimator == 'sample' else
+            'none' if settings.private == 'none' else 'private')
+    step = _STEP_MICROSECONDS.get((settings.model, kind)) or 2.5 * _STEP_MICROSECONDS.get(
+        (settings.model, 'none'), _STEP_MICROSECONDS['mlp', 'none'])
+    batches = sum(math.ceil(size / settings.batch_size) for size in dataset.train.sizes()) / len(dataset.clients)
+    return _START + 1e-6 * step * settings.rounds * settings.clients_per_round * settings.epochs * batches
