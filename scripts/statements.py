@@ -2,139 +2,32 @@
 
     python -m scripts.statements     # from runs/, results/table2.json and the curves kept in results/figures
 """
-import itertools
 import pathlib
 
-import numpy as np
 from absl import flags
 
-from scripts import entry
 from virtual_tf.core import safe_files
-from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.report import text_tables
-from virtual_tf.studies import experiments, kept, workers
+from virtual_tf.report import paper_tables, statements, text_tables
+from virtual_tf.report.sources import OUTPUT_DIR, Source
+from virtual_tf.studies import kept
 
-S, MT = 'server/accuracy', 'mt/accuracy'
-BASELINES = ('fedavg', 'fedprox')
+from . import entry
 
 
 def define_flags():
-    flags.DEFINE_string('root', 'runs', 'output_dir of scripts.sweep')
+    flags.DEFINE_string('output_dir', OUTPUT_DIR, 'root of the runs\' folders, as scripts.sweep writes them')
     flags.DEFINE_string('results_dir', 'results', 'folder that statements.md is written to')
-
-
-def unrest(values):
-    """Mean change from one round to the next in the second half of a run, whatever its sign."""
-    return float(np.mean(np.abs(np.diff(values[len(values) // 2:]))))
-
-
-def first_reaching(values, share=0.9):
-    """The first round at which a curve has this share of its final value, the mean of the last five rounds."""
-    return 1 + int(np.argmax(values >= share * values[-5:].mean()))
-
-
-def last(runs, key):
-    """Mean of the last five rounds, over seeds; percent for accuracies."""
-    factor = 100 if key.endswith('accuracy') else 1
-    return factor * float(np.mean([run.metrics[key][-5:].mean() for run in runs]))
-
-
-def table2(root, kept):
-    """{case: {column: [Run, …]}} of what is finished."""
-    found = {}
-    for case in experiments.CASES:
-        for column in experiments.COLUMNS:
-            if runs := kept.runs_of(experiments.table2(case, column), root, kept):
-                found.setdefault(case, {})[column] = runs
-    return found
-
-
-def steadiness(found):
-    """MT is steadier than S, and late by about K/C rounds."""
-    rows = []
-    for case, methods in found.items():
-        for column in ('virtual', 'fedavg'):
-            if runs := methods.get(column):
-                change = [100 * np.mean([unrest(run.metrics[key]) for run in runs]) for key in (S, MT)]
-                late = np.mean([first_reaching(run.metrics[MT]) - first_reaching(run.metrics[S]) for run in runs])
-                period = runs[0].data['clients'] / runs[0].settings['clients_per_round']
-                rows.append([f'`{case}`', experiments.LABELS[column], *(f'{value:.2f}' for value in change),
-                             f'{late:.1f}', f'{period:.1f}'])
-    return ('case', 'method', 'S changes a round by', 'MT by', 'MT is late by, rounds', 'K/C'), rows
-
-
-def kl_weights(root, kept):
-    """β between 1e-6 and 1e-3 does no harm to S, and 1e-5 is best for MT."""
-    rows = []
-    for weight in experiments.KL_WEIGHTS:
-        if runs := kept.runs_of(experiments.kl_study(weight), root, kept):
-            rows.append([f'{weight:g}', *(f'{last(runs, key):{form}}' for key, form in (
-                ('server/cross_entropy', '.3g'), ('mt/cross_entropy', '.3g'), (S, '.2f'), (MT, '.2f')))])
-    return ('β', 'S cross-entropy', 'MT cross-entropy', 'S', 'MT'), rows
-
-
-def mean(records, protocol, key):
-    """Mean over the seeds of results/table2.json, in percent."""
-    return 100 * float(np.mean([record[protocol][key] for record in records.values()]))
-
-
-def personal(table):
-    """MT is above S, except on Shakespeare and MNIST."""
-    rows = []
-    for case, methods in table.items():
-        if records := methods.get('virtual'):
-            difference = mean(records, 'last_5', MT) - mean(records, 'last_5', S)
-            expected = case in ('shakespeare', 'mnist')
-            rows.append([f'`{case}`', f'{difference:+.2f}', 'S above MT' if expected else 'MT above S',
-                         'yes' if (difference < 0) == expected else 'no', str(len(records))])
-    return ('case', 'MT − S, last 5', 'the paper', 'the same here', 'seeds'), rows
-
-
-def superiority(table):
-    """VIRTUAL is above both baselines, except on PMNIST."""
-    rows = []
-    for case, methods in table.items():
-        others = [name for name in BASELINES if name in methods]
-        for column in ('virtual', 'virtual-residual'):
-            if column in methods and others:
-                seeds = methods[column].keys() & set.intersection(*(set(methods[name]) for name in others))
-                if not seeds:
-                    continue
-                ours, *theirs = ({seed: methods[name][seed] for seed in seeds} for name in (column, *others))
-                gains = [mean(ours, *what) - max(mean(records, *what) for records in theirs)
-                         for what in itertools.product(('max', 'last_5'), (S, MT))]
-                rows.append([f'`{case}`', experiments.LABELS[column], *(f'{gain:+.2f}' for gain in gains),
-                             ', '.join(experiments.LABELS[name] for name in others), str(len(seeds))])
-    return ('case', 'method', 'S max', 'MT max', 'S last 5', 'MT last 5', 'better of', 'seeds'), rows
-
-
-def report(root, summaries, kept):
-    """All statements as Markdown, from runs and from the summaries of Table 2; what has no run says so."""
-    found, table = table2(root, kept), {}
-    for name, seeds in summaries.items():
-        case, column = name.split('/')
-        table.setdefault(case, {})[column] = seeds
-    parts = [(steadiness.__doc__, steadiness(found)), (kl_weights.__doc__, kl_weights(root, kept)),
-             (personal.__doc__, personal(table)), (superiority.__doc__, superiority(table))]
-    if not any(rows for _, (_, rows) in parts):
-        raise VirtualTfError(f'{root} has no finished run of table 2 or of the KL study; scripts.sweep makes them')
-    return '\n'.join(f'**{statement}**\n\n' + (
-        text_tables.markdown(header, rows) if rows else f'{root} has no run for this; scripts.sweep makes them.\n')
-        for statement, (header, rows) in parts)
 
 
 def main(_):
     values = flags.FLAGS
     folder = pathlib.Path(values.results_dir).expanduser()
-    path = folder / 'table2.json'
-    text = report(pathlib.Path(values.root).expanduser(), workers.read_json(path) if path.exists() else {},
-                  kept.load(folder / 'figures' / kept.FILE))
+    source = Source(pathlib.Path(values.output_dir).expanduser(), kept=kept.load(folder / 'figures' / kept.FILE))
+    text = statements.report(source, paper_tables.summaries_in(folder, 2))
     safe_files.check_writable(folder, 'results_dir')
-    with safe_files.replacing(folder / 'statements.md') as file:
-        file.write(text.encode())
+    text_tables.write_text(folder / 'statements.md', text)
     print(f'{text}\nwritten: {folder / "statements.md"}')
 
 
 if __name__ == '__main__':
-    define_flags()
-    entry.run(main)
+    entry.run(main, define_flags)

@@ -1,31 +1,17 @@
-import math
+import json
 import subprocess
 import sys
 
 import pytest
+import stored_runs
 from absl import flags
 from absl.testing import flagsaver
 
-from scripts import sweep
+from scripts import live_table, sweep
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import make_settings
-from virtual_tf.studies import workers
-
-
-def test_axes_of_a_grid():
-    assert sweep.parse_grid(['client_lr=0.1,0.2,0.1', 'prune=0,50']) == {'client_lr': (0.1, 0.2), 'prune': (0, 50)}
-    assert sweep.parse_grid(['prune_score=authors,update']) == {'prune_score': ('authors', 'update')}
-    for text, said in (('nonsense=1', 'nonsense'), ('client_lr', 'client_lr'), ('prune=0.5', 'int'),
-                       ('seed=1', 'seed')):
-        with pytest.raises(VirtualTfError, match=said):
-            sweep.parse_grid([text])
-    with pytest.raises(VirtualTfError, match='client_lr twice'):
-        sweep.parse_grid(['client_lr=0.1', 'client_lr=0.2'])
-
-
-def test_durations():
-    assert [sweep.duration(seconds) for seconds in (7, 600, 7200)] == ['7 s', '10 min', '2.0 h']
-    assert sweep.duration(math.nan) == 'an unknown time'
+from virtual_tf.methods.registry import make_settings
+from virtual_tf.runs.summary import MT, S
+from virtual_tf.studies.workers import Job
 
 
 @pytest.fixture
@@ -43,20 +29,29 @@ def asked():
 
 
 def test_flags_apply_to_every_run_of_a_study(asked):
-    group, *others = asked('--study=kl', '--rounds=3', '--seed=1')
-    assert len(others) == 6 and [job.settings.rounds for job in group.jobs()] == [3]
+    (group, *others), notices = asked('--study=kl', '--rounds=3', '--seed=1')
+    assert len(others) == 6 and [job.settings.rounds for job in group.jobs()] == [3] and not notices
     assert [job.settings.seed for job in group.jobs()] == [1]
+
+
+def test_a_grid_of_one_s_own_has_a_group_for_each_method_and_variant(asked):
+    groups, notices = asked('--method=virtual,fedavg', '--private=none,joint', '--grid=damping=0.5,1', '--epochs=3',
+                            '--select=test_max', '--seed=0,1')
+    assert [(group.name, len(group.points)) for group in groups] == [
+        ('virtual-none', 2), ('virtual-joint', 2), ('fedavg', 1)]
+    assert {job.settings.epochs for group in groups for job in group.jobs()} == {3} and len(groups[0].jobs()) == 4
+    assert notices == ['damping is no setting of fedavg, whose grid goes without']
 
 
 @pytest.mark.parametrize('arguments, said', [
     (['--study=kl', '--grid=client_lr=0.1'], 'study and grid exclude'),
     (['--study=kl', '--method=virtual'], 'study and method exclude'),
-    (['--method=fedavg', '--grid=client_lr=0.1,0.2'], 'add --validation_fraction=0.2'),
+    (['--study=kl', '--private_baselines'], 'study and private_baselines exclude'),
+    (['--method=fedavg', '--grid=client_lr=0.1,0.2'], 'add --validation_fraction'),
     (['--study=sweeps/har', '--client_lr=0.05'], 'client_lr is an axis of sweeps/har/fedavg'),
     (['--study=kl', '--kl_weight=0.1'], 'kl_weight is what kl/1e-06 has a value of its own for'),
     (['--study=table2/mnist', '--dataset=har'], 'dataset is what table2/mnist/fedavg has'),
     (['--ray_address=here:1'], 'add that'),
-    (['--private_baselines'], 'private_baselines'),
     (['--grid=nonsense=1'], 'nonsense'),
     (['--method=virtual,nonsense'], 'nonsense'),
     (['--seed=x'], 'seed must be a whole number'),
@@ -74,59 +69,33 @@ def test_a_bad_flag_is_one_sentence(tmp_path, arguments, said):
     assert not (tmp_path / 'out').exists()
 
 
-def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
-    settings = make_settings({})
-    points = {(('client_lr', rate),): {0: workers.Job(str(rate), settings)} for rate in (0.1, 0.2, 0.4)}
-    monkeypatch.setattr(sweep.workers, 'score', lambda job, *_: {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name])
-    text, record = sweep.report(sweep.Group('g', points), None, 'val')
-    assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
-    assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best'] and 'edge of the grid' in text
+def test_a_grid_over_data_ends_with_what_its_points_share_and_what_they_do_not(tmp_path):
+    done = subprocess.run(
+        [sys.executable, '-m', 'scripts.sweep', '--method=fedavg', '--dataset=synthetic', '--synthetic_max_size=50',
+         '--grid=synthetic_clients=2,3', '--clients_per_round=2', '--epochs=1', '--rounds=2', '--compile=graph',
+         '--validation_fraction=0.2', '--processes=1', f'--output_dir={tmp_path}'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / 'sweep.json').read_text(encoding='utf-8'))
+    assert record['settings']['dataset'] == 'synthetic' and 'synthetic_clients' not in record['settings']
+    assert [point['settings'] for point in record['groups']['fedavg']['points']] == [
+        {'synthetic_clients': 2}, {'synthetic_clients': 3}]
 
 
-def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
-    points = {(('damping', damping),): {0: workers.Job(str(damping), make_settings({}))} for damping in (0.5, 1.0)}
-    monkeypatch.setattr(sweep.workers, 'score', lambda job, root, select: float(job.name))
-    text, _ = sweep.report(sweep.Group('g', points), None, 'val')
-    assert '1 is the end of what it may be' in text and 'widen' not in text
-
-
-@pytest.fixture
-def two_runs(tmp_path):
-    """Jobs of ten rounds each, of which the first has played eight before this sweep began."""
-    jobs = [workers.Job(name, make_settings({'rounds': 10})) for name in 'ab']
-    play(tmp_path, jobs[0], 8)
-    return jobs
-
-
-def play(root, job, rounds):
-    (root / job.name).mkdir(exist_ok=True)
-    (root / job.name / 'metrics.jsonl').write_text('{"server/accuracy": 0.5, "mt/accuracy": null}\n' * rounds)
-
-
-def test_time_left_is_of_the_rounds_that_are_left(two_runs, tmp_path, monkeypatch, capsys):
-    first, second = two_runs
-    monkeypatch.setattr(sweep.data, 'load', lambda data_dir, settings: None)
-    monkeypatch.setattr(sweep.driver, 'check_fits', lambda settings, dataset: None)
-    monkeypatch.setattr(sweep.experiments, 'estimate', lambda settings, dataset: 100.0)
-    costs = sweep._costs(two_runs, tmp_path, 'nowhere')
-    assert [costs[job] for job in two_runs] == pytest.approx([20.0, 100.0])     # two rounds of ten, and all
-    table = sweep.LiveTable(costs, tmp_path)
-    table._started -= 5.0
-    play(tmp_path, first, 10)
-    table.show([second], [first])      # 20 of 120 took 5 s
-    assert capsys.readouterr().out == '[1/2 runs, 25 s left]  a: round 10 of 10  S 50.0\n'
+def test_a_line_for_every_run_that_ends_and_for_what_runs_after_a_long_silence(tmp_path, capsys, monkeypatch):
+    first, second = jobs = [Job(name, make_settings({'rounds': 10})) for name in 'ab']
+    row = {S: 0.5, MT: float('nan')}
+    stored_runs.write(tmp_path / 'a', first.settings, [row] * 10)
+    now = [0.0]
+    monkeypatch.setattr(live_table.time, 'monotonic', lambda: now[0])
+    table = live_table.LiveTable(dict.fromkeys(jobs, 100.0), tmp_path)
+    now[0] = 5.0
+    table.show([second], [first])
+    assert capsys.readouterr().out == '[1/2 runs, 5 s left]  a: round 10 of 10  S 50.0\n'
     table.show([second], [first])
     assert capsys.readouterr().out == ''
-    table._silent_since -= 301.0       # what runs is told when nothing has ended for long, if it has begun
+    now[0] += live_table.SILENCE + 1       # what runs is told when nothing has ended for long, if it has begun
     table.show([second], [first])
     assert capsys.readouterr().out == ''
-    play(tmp_path, second, 5)
-    table.show([second], [first])      # 20 + 50 of 120
-    assert capsys.readouterr().out == '[1/2 runs, 4 s left]  b: round 5 of 10  S 50.0\n'
-
-
-def test_a_line_that_misses_the_best_point_of_its_grid_is_named():
-    line = {'best': {'client_lr': 0.1, 'server_lr': 2.0}}
-    records = {'a': {'best': {'client_lr': 0.1, 'server_lr': 1.0}}, 'a/server_lr': line,
-               'b': {'best': {'client_lr': 0.2, 'server_lr': 2.0}}, 'b/server_lr': line}
-    assert sweep.misplaced_lines(records) == ['b']
+    stored_runs.write(tmp_path / 'b', second.settings, [row] * 5, end=False)
+    table.show([second], [first])          # 100 + 50 of 200 took 306 s, so 102 s are left
+    assert capsys.readouterr().out == '[1/2 runs, 2 min left]  b: round 5 of 10  S 50.0\n'

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.methods import ALGORITHMS
+from virtual_tf.methods import registry
 from virtual_tf.studies import experiments, paper
 
 SWEEPS = pathlib.Path(__file__).parents[2] / 'results' / 'sweeps'
@@ -16,7 +16,7 @@ def test_every_experiment_has_settings_and_a_name_of_its_own():
     assert len({each.name for each in ALL}) == len(ALL)
     for each in ALL:
         settings = each.settings(seed=7)
-        assert settings.seed == 7 and settings.method in ALGORITHMS and settings.clients_per_round == 10
+        assert settings.seed == 7 and settings.method in registry.METHODS and settings.clients_per_round == 10
         assert all(getattr(settings, name) == value for name, value in each.given)
 
 
@@ -36,8 +36,23 @@ def test_the_server_moves_alike_whatever_the_damping():
     # but not in a grid of the user's own
     each, = experiments.grid('g', {'server_lr': 0.3}, {'damping': (0.5,)}).values()
     assert (each.settings().damping, each.settings().server_lr) == (0.5, 0.3)
-    each, = experiments.grid('g', {'method': 'fedavg'}, {'damping': (0.5,)}).values()
-    assert each.settings().server_lr == 1.0
+
+
+def test_the_usual_step_is_virtual_s_defaults():
+    # γ·η_s = 0.8·0.2
+    assert pytest.approx(0.16) == experiments.STEP
+
+
+def test_every_column_has_a_label_of_its_own_and_a_look_if_it_is_drawn():
+    labels = [column.label for column in experiments.ALL_COLUMNS.values()]
+    assert len(set(labels)) == len(labels) and labels[:3] == ['FedAvg', 'FedProx', 'VIRTUAL']
+    drawn = [*experiments.COLUMNS.values(), experiments.ALL_COLUMNS['fedavg_init']]
+    assert {column.label for column in drawn} <= set(registry.looks())
+
+
+def test_a_variant_has_the_values_of_its_method_and_the_authors_have_their_own():
+    assert experiments.chosen('mnist', 'virtual-residual') == experiments.chosen('mnist', 'virtual') != {}
+    assert experiments.chosen('mnist', 'authors') == {}
 
 
 def test_a_grid_has_every_combination():
@@ -46,12 +61,14 @@ def test_a_grid_has_every_combination():
     each = points[('client_lr', 0.2), ('prune', 50)]
     assert each.name == 'g/client_lr=0.2_prune=50'
     assert dict(each.given) == {'rounds': 3, 'client_lr': 0.2, 'prune': 50}
+    each, = experiments.grid('g', {'rounds': 3}, {}).values()
+    assert each.name == 'g'
 
 
 @pytest.mark.parametrize('case', experiments.CASES)
 def test_every_method_gets_the_same_effort_in_a_sweep(case):
     efforts = []
-    for column in experiments.SECOND_AXIS:
+    for column in experiments.COMPARED:
         parts = experiments.sweep(case, column)
         points = {each for part in parts.values() for each in part.values()}
         settings = {each.settings() for each in points}
@@ -91,7 +108,7 @@ def test_the_paper_s_grid_has_five_values_on_each_axis(column, count):
         values = sorted({getattr(one, name) for one in found})
         assert len(values) == 5
         assert [b / a for a, b in itertools.pairwise(values)] == pytest.approx([values[1] / values[0]] * 4, rel=0.01)
-    assert {one.rounds for one in found} == {60} and min(one.l2 for one in found) > 0
+    assert {one.rounds for one in found} == {60} and min(one.get('l2', 1.0) for one in found) > 0
     if column == 'virtual':     # γ = 1 − η_s, without the η_s at which nothing would move
         assert {(one.server_lr, round(one.damping, 9)) for one in found} == {
             (0.2, 0.8), (0.4, 0.6), (0.6, 0.4), (0.8, 0.2)}
@@ -106,7 +123,7 @@ def test_the_server_rate_that_would_freeze_the_clients_is_refused():
 @pytest.mark.parametrize('path', sorted(SWEEPS.glob('*.json')), ids=lambda path: path.stem)
 def test_chosen_values_are_those_that_a_sweep_in_results_has_picked(path):
     groups = json.loads(path.read_text(encoding='utf-8'))['groups']
-    for column in experiments.SECOND_AXIS:
+    for column in experiments.COMPARED:
         chosen = experiments.chosen(path.stem, column)
         for part, points in experiments.sweep(path.stem, column).items():
             played = {tuple(each['settings'].items()): each['score'] for each in groups[part]['points']}
@@ -138,11 +155,3 @@ def test_table_3_varies_what_it_is_about():
     first, second = (dict(experiments.table3(*row).given) for row in (('virtual', 50), ('fedavg_init', 50)))
     assert second == first | {'client_start': 'fedavg_init'}
     assert 'prune' not in dict(experiments.table3('fedavg').given)
-
-
-def test_an_estimate_grows_with_the_steps():
-    from toys import make_dataset, make_settings
-    dataset = make_dataset()
-    once, twice = (experiments.estimate(make_settings(epochs=epochs), dataset) for epochs in (100, 200))
-    start = 2 * once - twice
-    assert once > start > 0

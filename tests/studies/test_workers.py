@@ -1,5 +1,4 @@
 import json
-import math
 import os
 import pathlib
 import signal
@@ -9,9 +8,10 @@ import sys
 import time
 
 import pytest
+import stored_runs
 
-from virtual_tf.core.errors import RunError, VirtualTfError
-from virtual_tf.core.settings import make_settings
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.methods.registry import make_settings
 from virtual_tf.studies import workers
 from virtual_tf.studies.workers import Job, Place
 
@@ -19,61 +19,15 @@ SMALL = {'dataset': 'synthetic', 'synthetic_clients': 4, 'synthetic_max_size': 5
          'rounds': 3, 'compile': 'graph', 'histogram_every': 0}
 
 
-def write_run(root, name, rows, **given):
-    """A finished run: metrics of each round as given."""
-    settings = make_settings(SMALL | {'rounds': len(rows)} | given)
-    folder = root / name
-    folder.mkdir(parents=True)
-    (folder / 'config.json').write_text(json.dumps({'settings': settings.__dict__}))
-    (folder / 'metrics.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    best = {key: max(row[key] for row in rows) for key in ('server/accuracy', 'mt/accuracy')}
-    (folder / 'summary.json').write_text(json.dumps({'max': best}))
-    return Job(name, settings)
-
-
-def row(server, mt, **more):
-    return {'server/accuracy': server, 'mt/accuracy': mt, **more}
-
-
 def test_a_run_is_finished_by_its_summary_and_its_settings(tmp_path):
-    job = write_run(tmp_path, 'a', [row(0.5, 0.6)] * 3)
-    assert workers.finished(job, tmp_path) and not workers.finished(Job('b', job.settings), tmp_path)
+    job = Job('a', make_settings(SMALL))
+    stored_runs.write(tmp_path / 'a', job.settings, [{}] * 3)
+    assert job.finished(tmp_path) and not Job('b', job.settings).finished(tmp_path)
     # More rounds continue it; fewer, or another rate, is another run.
-    assert not workers.finished(Job('a', make_settings(SMALL | {'rounds': 4})), tmp_path)
+    assert not Job('a', make_settings(SMALL | {'rounds': 4})).finished(tmp_path)
     for change in ({'rounds': 2}, {'client_lr': 0.5}):
         with pytest.raises(VirtualTfError, match=next(iter(change))):
-            workers.finished(Job('a', make_settings(SMALL | change)), tmp_path)
-
-
-def test_progress_does_not_count_half_a_line(tmp_path):
-    job = write_run(tmp_path, 'a', [row(0.5, 0.6), row(0.7, 0.8)])
-    with open(tmp_path / 'a' / 'metrics.jsonl', 'a', encoding='utf-8') as file:
-        file.write('{"server/acc')
-    assert workers.progress(job, tmp_path) == (2, row(0.7, 0.8))
-    assert workers.progress(Job('none', job.settings), tmp_path) == (0, {})
-
-
-def test_scores_are_of_the_data_that_was_held_out(tmp_path):
-    rows = [row(0.9, 0.9, **{'val_server/accuracy': 0.0, 'val_mt/accuracy': 0.0})] + [
-        row(0.5, 0.5, **{'val_server/accuracy': 0.6, 'val_mt/accuracy': 0.8})] * 5
-    job = write_run(tmp_path, 'a', rows, validation_fraction=0.2)
-    assert workers.score(job, tmp_path, 'val') == pytest.approx(70.0)     # of the last five rounds: (60 + 80) / 2
-    assert workers.score(job, tmp_path, 'test_max') == pytest.approx(90.0)
-    without = write_run(tmp_path, 'b', [row(0.5, 0.5)])
-    with pytest.raises(VirtualTfError, match='validation_fraction'):
-        workers.score(without, tmp_path, 'val')
-
-
-def test_the_best_point_and_the_edges_it_lies_on():
-    def scores(best_rate, best_score):
-        return {(('client_lr', rate), ('prune_score', kind)): 1.0 + (rate == best_rate and kind == best_score)
-                for rate in (0.1, 0.2, 0.4) for kind in ('authors', 'update')}
-
-    assert workers.best_point(scores(0.2, 'update')) == ((('client_lr', 0.2), ('prune_score', 'update')), [])
-    assert workers.best_point(scores(0.4, 'authors'))[1] == ['client_lr']
-    assert workers.best_point({(('client_lr', 0.1),): math.nan, (('client_lr', 0.2),): 0.5})[0] == (('client_lr', 0.2),)
-    with pytest.raises(RunError, match='smaller learning rates'):
-        workers.best_point({(('client_lr', 0.1),): math.nan})
+            Job('a', make_settings(SMALL | change)).finished(tmp_path)
 
 
 def test_cores_are_dealt_out():
@@ -84,17 +38,11 @@ def test_cores_are_dealt_out():
     assert workers._share_cores(1) == [cores]
 
 
-def test_remaining_time_scales_what_is_done():
-    started = time.monotonic() - 10.0
-    assert workers.remaining([1.0, 3.0], [1.0], started) == pytest.approx(30.0, rel=0.01)     # 1 of 4 took 10 s
-    assert math.isnan(workers.remaining([1.0], [], started))
-
-
 def test_an_error_of_one_job_does_not_stop_the_others(tmp_path):
     good, bad = Job('good', make_settings(SMALL)), Job('bad', make_settings(SMALL | {'clients_per_round': 9}))
     errors = workers.run_local([bad, good], Place(tmp_path, 'nowhere'), 2)
     assert list(errors) == [bad] and 'clients_per_round = 9' in errors[bad]
-    assert workers.finished(good, tmp_path)
+    assert good.finished(tmp_path)
 
 
 COMMAND = [sys.executable, '-m', 'scripts.sweep', '--method=fedavg,virtual', '--private=none',
@@ -183,7 +131,7 @@ def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tm
     job, killed = Job('a', make_settings(SMALL | {'rounds': 100, 'checkpoint_every': 2})), []
 
     def kill_once(active, _):
-        if active and not killed and workers.progress(job, tmp_path).round >= 3:
+        if active and not killed and job.folder(tmp_path).progress().round >= 3:
             killed.append(worker())
             os.kill(killed[0], end)
             while alive(killed[0]):
@@ -193,8 +141,8 @@ def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tm
             path.write_text(path.read_text(encoding='utf-8').replace('{', '{"mark": 7, ', 1), encoding='utf-8')
 
     assert engine([job], Place(tmp_path, 'nowhere'), kill_once) == {}
-    assert killed and workers.finished(job, tmp_path)
-    rows = workers.history(job, tmp_path)
+    assert killed and job.finished(tmp_path)
+    rows = job.folder(tmp_path).history()
     assert [row['round'] for row in rows] == list(range(1, 101)) and rows[0]['mark'] == 7
 
 

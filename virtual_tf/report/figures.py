@@ -11,15 +11,16 @@ from matplotlib import cm, colors, ticker
 
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.runs import pictures
+from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.pictures import plt
-from virtual_tf.simulator import checkpoints
+from virtual_tf.runs.summary import MT, S
 
 WINDOW = 20     # rounds of the moving average
 DIVERGED = 10.0     # cross-entropy above which a curve of the KL study leaves the picture
 BINS = 8        # groups of equally many clients in a trend
 CROSS_ENTROPY = (('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_entropy', 'MT cross-entropy', 1.0),
                  ('train/loss', 'training loss', 1.0))
-ACCURACY = (('server/accuracy', 'S accuracy, %', 100.0), ('mt/accuracy', 'MT accuracy, %', 100.0),
+ACCURACY = ((S, 'S accuracy, %', 100.0), (MT, 'MT accuracy, %', 100.0),
             ('train/accuracy', 'training accuracy, %', 100.0))
 _PAGE, _COLUMNS = 7.2, 4     # inches, and panels in them
 _PRINT = {'font.size': 8, 'axes.titlesize': 'medium', 'figure.titlesize': 'large', 'legend.fontsize': 'medium',
@@ -36,17 +37,17 @@ class Sizes(NamedTuple):
 
 def sizes_of(run, dataset):
     """Sizes of the run's newest checkpoint, with the data that it was trained on."""
-    found = checkpoints.Checkpoints(run.folder / 'checkpoints').newest(with_clients=False)
+    found = RunFolder(run.folder).checkpoints.newest(with_clients=False)
     if found is None:
         raise VirtualTfError(f'{run.folder} has no checkpoint, which would hold the clients\' scores; remove it and '
                              'run it again')
-    hits, targets, at = found.mt[''][1], dataset.test.targets(), found.round - 1
+    hits, targets, at = found.scores['mt']['hits'], dataset.test.targets(), found.round - 1
     # The run's own figure must come out, or these are not the run's data.
-    if len(hits) != len(targets) or not np.isclose(hits.sum() / targets.sum(), run.metrics['mt/accuracy'][at]):
+    if len(hits) != len(targets) or not np.isclose(hits.sum() / targets.sum(), run.metrics[MT][at]):
         raise VirtualTfError(f'{run.folder} was trained on other data than data_dir has under the name {dataset.name}')
     accuracy = np.where(targets > 0, hits / np.maximum(targets, 1), np.nan)
     return Sizes(dataset.train.targets(), accuracy, np.isin(np.arange(len(targets)), list(found.manifest)),
-                 run.metrics['server/accuracy'][at])
+                 run.metrics[S][at])
 
 
 def over_seeds(runs, key):
@@ -164,7 +165,7 @@ def log_ticks(low, high):
 
 @_in_print
 def snr(distributions, grid, title):
-    """plots.snr_figure as wide as a page."""
+    """pictures.snr_figure as wide as a page."""
     figure = pictures.snr_figure(distributions, grid, title)
     figure.set_size_inches(_PAGE, 2.7)
     return figure

@@ -3,6 +3,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
+from virtual_tf.core import safe_files
+
 _LATEX = {'%': r'\%', '±': r'$\pm$', '–': '--', 'β': r'$\beta$', 'γ': r'$\gamma$', '&': r'\&', '_': r'\_', '#': r'\#'}
 
 
@@ -16,12 +18,17 @@ def interval(values):
     return float(values.mean()), float(t) * float(values.std(ddof=1)) / np.sqrt(len(values))
 
 
-def cell(values, digits=2):
-    """`97.65 ± 0.22`, or without the interval where a single value has none; a dash for no value at all."""
-    if not len(values):
-        return '–'
-    mean, half = interval(values)
-    return f'{mean:.{digits}f}' + (f' ± {half:.{digits}f}' if half is not None else '')
+def cell(values, digits=2, absent='–'):
+    """`97.65 ± 0.22`, or without the interval where a single value has none.
+
+    Of values that are None it says how many there are besides, or `absent` if there is nothing else.
+    """
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return absent
+    mean, half = interval(numbers)
+    of_all = f' ({len(numbers)} of {len(values)})' if len(numbers) < len(values) else ''
+    return f'{mean:.{digits}f}' + (f' ± {half:.{digits}f}' if half is not None else '') + of_all
 
 
 def markdown(header, rows):
@@ -39,3 +46,18 @@ def latex(header, rows):
 
 def _escape(text):
     return ''.join(_LATEX.get(character, character) for character in text.replace('**', '').replace('`', ''))
+
+
+def write(path, parts, notes):
+    """Tables, [(header, rows), …], with notes in Markdown, at path.md and path.tex; returns the Markdown."""
+    text = '\n'.join(markdown(*part) for part in parts) + ''.join(f'\n{note}' for note in notes) + '\n'
+    write_text(path.with_suffix('.md'), text)
+    write_text(path.with_suffix('.tex'), '\n'.join(latex(*part) for part in parts)
+               + ''.join(f'% {note}\n' for note in notes if note))
+    return text
+
+
+def write_text(path, text):
+    """Replaces a file of text."""
+    with safe_files.replacing(path) as file:
+        file.write(text.encode())

@@ -5,10 +5,10 @@ seed. The values of CHOSEN are those that the sweeps in results/sweeps have pick
 """
 import dataclasses
 import itertools
-import math
+from typing import NamedTuple
 
-from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings, make_settings
+from virtual_tf.core.errors import unknown
+from virtual_tf.methods import registry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,13 @@ class Case:
         return {'dataset': self.dataset, 'model': self.model, 'rounds': self.rounds}
 
 
+class Column(NamedTuple):
+    """How a method is run for a table."""
+    label: str
+    given: dict
+    paper: str = ''         # column of the paper's Table 2, whose swept values it has too
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """What is run: a name, which is also the path of its folder, and all settings that are not defaults."""
@@ -34,7 +41,7 @@ class Experiment:
 
     def settings(self, seed=0):
         """The Settings of one run."""
-        return make_settings(dict(self.given) | {'seed': seed})
+        return registry.make_settings(dict(self.given) | {'seed': seed})
 
     def folder(self, seed):
         return f'{self.name}/seed-{seed}'
@@ -48,9 +55,10 @@ def experiment(name, *givens):
     return Experiment(name, tuple(sorted(merged.items())))
 
 
+*BASELINES, OURS = COMPARED = ('fedavg', 'fedprox', 'virtual')
 # The server moves by γ·η_s alone, and γ says how far from it the deployed client models stay: so the sweeps vary γ at
 # this product.
-STEP = Settings.damping * Settings.server_lr
+STEP = registry.find(OURS).settings['damping'].default * registry.find(OURS).defaults['server_lr']
 CASES = {
     'mnist': Case('mnist', 'mlp', 60, 'mnist', (0.2, 0.4, 0.8)),
     'pmnist': Case('pmnist', 'mlp', 60, 'pmnist', (0.05, 0.1, 0.2)),
@@ -62,31 +70,29 @@ CASES = {
     'shakespeare': Case('shakespeare', 'lstm', 40, 'shakespeare', (1.0, 2.0), slow=True),
 }
 MLPS = [name for name, case in CASES.items() if case.model == 'mlp']
-# How a method's column is run. The paper's text has private weights, its authors' code has none.
+# The paper's text has private weights, its authors' code has none.
+_SHARED = {'method': OURS, 'private': 'none', 'mt_model': 'damped'}
 COLUMNS = {
-    'fedavg': {'method': 'fedavg'},
-    'fedprox': {'method': 'fedprox'},
-    'virtual': {'method': 'virtual', 'private': 'none', 'mt_model': 'damped'},
-    'virtual-residual': {'method': 'virtual', 'private': 'residual', 'mt_model': 'damped'},
-    'authors': {'method': 'virtual', 'preset': 'authors'},
+    **{name: Column(registry.find(name).label, {'method': name}, name) for name in BASELINES},
+    OURS: Column(registry.find(OURS).label, _SHARED, OURS),
+    'virtual-residual': Column('VIRTUAL, private weights', _SHARED | {'private': 'residual'}, OURS),
+    'authors': Column('VIRTUAL, authors\' choices', {'method': OURS, 'preset': 'authors'}),
 }
-LABELS = {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'virtual': 'VIRTUAL',
-          'virtual-residual': 'VIRTUAL, private weights', 'authors': 'VIRTUAL, authors\' choices'}
+# And those that Table 3 alone has.
+ALL_COLUMNS = COLUMNS | {
+    'fedavg_init': Column('VIRTUAL + FedAvg init', _SHARED | {'client_start': 'fedavg_init'}, OURS),
+    'error_feedback': Column('VIRTUAL, error feedback', _SHARED | {'error_feedback': True}, OURS),
+}
 
 # The paper's grids: five values of each, log-spaced but for η_s. Its text names neither ends nor steps for the rates:
 # here they are half powers of ten around a case's usual one. VIRTUAL has γ = 1 − η_s: η_s = 1 would freeze the clients.
 PAPER_GRID = {'client_lr': (0.1, 0.316, 1.0, 3.16, 10.0), 'server_lr': (0.2, 0.4, 0.6, 0.8, 1.0)}
 PAPER_REGULARISERS = {'fedavg': {}, 'fedprox': {'l2': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)},
                       'virtual': {'kl_weight': (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}}
-# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method has, and through its
-# best point a line of four more server_lr, multiples of the usual one. So all methods have equally many points. β has a
-# study of its own.
-SECOND_AXIS = {'fedavg': ('server_lr', (0.7, 1.0, 1.4, 2.0)), 'fedprox': ('l2', (1e-5, 1e-4, 1e-3, 1e-2)),
-               'virtual': ('damping', (0.25, 0.5, 0.75, 1.0))}
-SERVER_LR_MULTIPLES = {'fedavg': (0.5, 2.8, 4.0, 5.6), 'fedprox': (0.7, 1.4, 2.0, 2.8), 'virtual': (0.7, 1.4, 2.0, 2.8)}
-# Of a slow case two rates by two values, and no line.
-SLOW_AXIS = {'fedavg': ('server_lr', (1.0, 1.4)), 'fedprox': ('l2', (1e-4, 1e-3)),
-             'virtual': ('init_scale', (0.0078, 0.02))}
+# Ours, in runs of 15 rounds: a grid of three or four rates by four values of what else a method's sweep varies (its
+# record in the registry says what), and through its best point a line of four more server_lr, multiples of the usual
+# one. So all methods have equally many points. Of a slow case two rates by two values, and no line. β has a study of
+# its own.
 SWEEP_ROUNDS, SLOW_SWEEP_ROUNDS, SWEEP_VALIDATION = 15, 8, 0.2
 
 # What the sweeps have chosen, by case and column: the grid all but server_lr, the line that. The rest is default.
@@ -114,41 +120,39 @@ CHOSEN = {
                     'virtual': {'client_lr': 1.0, 'init_scale': 0.02}},
 }
 SPARSITIES = (0, 50, 75, 90)
-TABLE_3_ROWS = (*((kind, percent) for kind in ('virtual', 'fedavg_init') for percent in SPARSITIES),
-                ('error_feedback', 75), ('error_feedback', 90), ('fedavg', 0), ('fedprox', 0))
+TABLE_3_ROWS = (*((column, percent) for column in (OURS, 'fedavg_init') for percent in SPARSITIES),
+                ('error_feedback', 75), ('error_feedback', 90), *((name, 0) for name in BASELINES))
 E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 def chosen(case, column):
-    """The swept values of an experiment: a variant of VIRTUAL has those of VIRTUAL."""
-    if column == 'authors':
-        return {}
-    return CHOSEN.get(case, {}).get(column.split('-')[0], {})
+    """The swept values of an experiment: a variant of VIRTUAL has those of VIRTUAL, the authors' choices have none."""
+    return CHOSEN.get(case, {}).get(ALL_COLUMNS[column].paper, {})
+
+
+def _on(case, column, name, *givens):
+    """A column's experiment on a case."""
+    return experiment(name, CASES[case].given(), ALL_COLUMNS[column].given, chosen(case, column), *givens)
 
 
 def table2(case, column):
-    return experiment(f'table2/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column))
+    return _on(case, column, f'table2/{case}/{column}')
 
 
-def table3(kind, prune=0):
+def table3(column, prune=0):
     """VIRTUAL with pruned deltas, also with FedAvg's initialisation or error feedback; and the baselines."""
-    column = kind if kind in ('fedavg', 'fedprox') else 'virtual'
-    variants = {'fedavg_init': {'client_start': 'fedavg_init'}, 'error_feedback': {'error_feedback': True}}
-    return experiment(f'table3/{kind}-{prune}', CASES['writers'].given(), COLUMNS[column],
-                      chosen('writers', column), variants.get(kind, {}),
-                      {'prune': prune} if column == 'virtual' else {})
+    return _on('writers', column, f'table3/{column}-{prune}', {} if column in BASELINES else {'prune': prune})
 
 
 def table4(case, column):
     """E = 100."""
-    return experiment(f'table4/{case}/{column}', CASES[case].given(), COLUMNS[column], chosen(case, column),
-                      {'epochs': 100, 'rounds': E100_ROUNDS.get(case, CASES[case].rounds)})
+    return _on(case, column, f'table4/{case}/{column}',
+               {'epochs': 100, 'rounds': E100_ROUNDS.get(case, CASES[case].rounds)})
 
 
 def kl_study(kl_weight):
-    return experiment(f'kl/{kl_weight:g}', CASES['writers'].given(), COLUMNS['virtual'], chosen('writers', 'virtual'),
-                      {'kl_weight': kl_weight})
+    return _on('writers', OURS, f'kl/{kl_weight:g}', {'kl_weight': kl_weight})
 
 
 def sweep(case, column):
@@ -157,10 +161,10 @@ def sweep(case, column):
     The line goes through what CHOSEN has; grid points on it belong to both. A case that is not there has no line yet, a
     slow one none at all.
     """
-    name, slow = f'sweeps/{case}/{column}', CASES[case].slow
-    base = CASES[case].given() | COLUMNS[column] | {
+    name, slow, of_method = f'sweeps/{case}/{column}', CASES[case].slow, registry.find(column).sweep
+    base = CASES[case].given() | COLUMNS[column].given | {
         'rounds': SLOW_SWEEP_ROUNDS if slow else SWEEP_ROUNDS, 'validation_fraction': SWEEP_VALIDATION}
-    axis, values = (SLOW_AXIS if slow else SECOND_AXIS)[column]
+    axis, values = ((of_method.small_axis, of_method.small_values) if slow else (of_method.axis, of_method.values))
     points = {point: _at_usual_step(each) for point, each in grid(
         name, base, {'client_lr': CASES[case].rates, axis: values}).items()}
     fixed = {key: value for key, value in chosen(case, column).items() if key != 'server_lr'}
@@ -170,16 +174,17 @@ def sweep(case, column):
     seen = {(*fixed.items(), ('server_lr', each.settings().server_lr)): each
             for point, each in points.items() if fixed.items() <= dict(point).items()}
     more = grid(name, base, {**{key: (value,) for key, value in fixed.items()}, 'server_lr': [
-        round(usual * multiple, 9) for multiple in SERVER_LR_MULTIPLES[column]]})
+        round(usual * multiple, 9) for multiple in of_method.server_lr]})
     return {name: points, f'{name}/server_lr': seen | more}
 
 
 def paper_grid(case, column):
     """One method's grid as the paper has it: rate by β or l2 by η_s, whole runs; {name: points} as `sweep`."""
     name = f'paper-grid/{case}/{column}'
-    base = CASES[case].given() | ({'preset': 'paper'} if column == 'virtual' else COLUMNS[column])
+    base = CASES[case].given() | (
+        {'method': OURS, 'preset': 'paper'} if column == OURS else COLUMNS[column].given)
     usual = sorted(CASES[case].rates)[len(CASES[case].rates) // 2]
-    steps = [step for step in PAPER_GRID['server_lr'] if column != 'virtual' or step < 1.0]
+    steps = [step for step in PAPER_GRID['server_lr'] if column != OURS or step < 1.0]
     return {name: grid(name, base, {'client_lr': [float(f'{usual * factor:.3g}') for factor in PAPER_GRID['client_lr']],
                                     **PAPER_REGULARISERS[column], 'server_lr': steps})}
 
@@ -194,7 +199,7 @@ def _at_usual_step(each):
 def grid(name, given, axes):
     """Every combination of the axes' values: {((setting, value), …): Experiment}"""
     points = [tuple(zip(axes, values)) for values in itertools.product(*axes.values())]
-    return {point: experiment(f'{name}/{_folder(point)}', given, dict(point)) for point in points}
+    return {point: experiment(f'{name}/{_folder(point)}' if point else name, given, dict(point)) for point in points}
 
 
 def _folder(point):
@@ -203,14 +208,14 @@ def _folder(point):
 
 # Groups of experiments that a command can name, with their usual seeds.
 STUDIES = {
-    **{f'table2/{case}': ([table2(case, column) for column in SECOND_AXIS], (0, 1, 2)) for case in MLPS},
+    **{f'table2/{case}': ([table2(case, column) for column in COMPARED], (0, 1, 2)) for case in MLPS},
     **{f'table2/{case}-private': ([table2(case, 'virtual-residual')], (0, 1, 2)) for case in MLPS},
     **{f'table2/{case}-authors': ([table2(case, 'authors')], (0,)) for case in MLPS},
-    'table2/writers-conv': ([table2('writers-conv', column) for column in SECOND_AXIS], (0,)),
-    'table2/shakespeare': ([table2('shakespeare', column) for column in SECOND_AXIS], (0,)),
+    'table2/writers-conv': ([table2('writers-conv', column) for column in COMPARED], (0,)),
+    'table2/shakespeare': ([table2('shakespeare', column) for column in COMPARED], (0,)),
     'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
-    'table4/writers': ([table4('writers', column) for column in SECOND_AXIS], (0, 1, 2)),
-    'table4/writers-conv': ([table4('writers-conv', column) for column in SECOND_AXIS], (0,)),
+    'table4/writers': ([table4('writers', column) for column in COMPARED], (0, 1, 2)),
+    'table4/writers-conv': ([table4('writers-conv', column) for column in COMPARED], (0,)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
 }
 
@@ -226,23 +231,5 @@ def study(name):
         return STUDIES[name]
     found = [(each, seeds) for experiments, seeds in STUDIES.values() for each in experiments if each.name == name]
     if not found:
-        known = [*STUDIES, *GRIDS]
-        raise VirtualTfError(f'study {name!r} is unknown; known are {", ".join(known)}')
+        raise unknown('study', name, [*STUDIES, *GRIDS])
     return [found[0][0]], found[0][1]
-
-
-# Microseconds of one client's step on one core, measured here (scripts.bench has them for two): for estimates alone.
-_STEP_MICROSECONDS = {('mlp', 'fedavg'): 240, ('mlp', 'none'): 530, ('mlp', 'private'): 1_400, ('mlp', 'sample'): 2_000,
-                      ('conv', 'fedavg'): 13_000, ('conv', 'none'): 16_000, ('lstm', 'fedavg'): 23_000,
-                      ('lstm', 'none'): 25_000}
-_START = 12.0     # seconds to import, load and compile
-
-
-def estimate(settings, dataset):
-    """Seconds that a run will take, roughly: so many steps of so many microseconds."""
-    kind = ('fedavg' if settings.method != 'virtual' else 'sample' if settings.estimator == 'sample' else
-            'none' if settings.private == 'none' else 'private')
-    step = _STEP_MICROSECONDS.get((settings.model, kind)) or 2.5 * _STEP_MICROSECONDS.get(
-        (settings.model, 'none'), _STEP_MICROSECONDS['mlp', 'none'])
-    batches = sum(math.ceil(size / settings.batch_size) for size in dataset.train.sizes()) / len(dataset.clients)
-    return _START + 1e-6 * step * settings.rounds * settings.clients_per_round * settings.epochs * batches

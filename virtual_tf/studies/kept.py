@@ -1,53 +1,24 @@
 """Curves of finished runs: from their folders, or from a small file that stands for folders that are gone."""
 import json
-from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf.core import safe_files
-from virtual_tf.runs import hooks
+from virtual_tf.core import safe_files, strict_json
+from virtual_tf.runs.folder import Run, finished_below
+from virtual_tf.runs.summary import MT, S
 
 FILE = 'histories.jsonl'     # a line a run
-KEYS = ('server/accuracy', 'server/cross_entropy', 'mt/accuracy', 'mt/cross_entropy', 'train/accuracy', 'train/loss')
-_DIGITS = 5
-
-
-class Run(NamedTuple):
-    """A finished run."""
-    settings: dict
-    metrics: dict           # {name: values by round [R]}, NaN where not finite
-    data: dict              # what config.json says of the data: clients, caveat, …
-    folder: object = None   # its path; None if only its curves are left
-
-    @property
-    def seed(self):
-        return self.settings['seed']
-
-    @property
-    def rounds(self):
-        return len(self.metrics['round'])
-
-
-def finished(folder):
-    """Runs of an experiment's folder that have ended, by seed."""
-    runs = [read_run(path.parent) for path in folder.glob('seed-*/summary.json')]
-    return sorted(runs, key=lambda run: run.seed)
-
-
-def read_run(folder):
-    config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
-    rows = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()]
-    # None, which is what JSON has for a number that is not finite, becomes NaN.
-    return Run(config['settings'], {key: np.array([row.get(key) for row in rows], float) for key in rows[0]},
-               config['data'], folder)
+KEYS = (S, 'server/cross_entropy', MT, 'mt/cross_entropy', 'train/accuracy', 'train/loss')
+_DIGITS = 7
 
 
 def runs_of(each, root, kept):
     """Runs of an Experiment by seed: what its folder below root has, or else what was kept of it.
 
-    A kept run counts only with the settings that the experiment has now; it then comes before a folder of other ones.
+    kept: {folder: Run} as `load` has them. A kept run counts only with the settings that the experiment has now; it
+    then comes before a folder of other ones.
     """
-    runs = {run.seed: run for run in finished(root / each.name)}
+    runs = {run.seed: run for run in finished_below(root / each.name)}
     for name, run in kept.items():
         if name == each.folder(run.seed) and as_asked(each, run) and not (
                 run.seed in runs and as_asked(each, runs[run.seed])):
@@ -58,6 +29,13 @@ def runs_of(each, root, kept):
 def as_asked(each, run):
     """Whether the run has the settings that the experiment has now."""
     return each.settings(run.seed).same_run(run.settings)
+
+
+def as_kept(run):
+    """The run with the curves that are kept, in as many digits: what is said of these can be said again without it."""
+    return run._replace(metrics={'round': run.metrics['round']} | {
+        key: np.array([float(f'{value:.{_DIGITS}g}') for value in run.metrics[key]])
+        for key in KEYS if key in run.metrics})
 
 
 def load(path):
@@ -71,10 +49,10 @@ def load(path):
 
 
 def save(path, runs):
-    """Keeps {folder: Run}, a line each, in five digits."""
-    lines = [hooks.to_json({
+    """Keeps {folder: Run}, a line each."""
+    lines = [strict_json.to_json({
         'run': name, 'settings': run.settings, 'data': run.data, 'rounds': run.rounds,
-        'metrics': {key: [float(f'{value:.{_DIGITS}g}') for value in run.metrics[key]]
-                   for key in KEYS if key in run.metrics}}) for name, run in sorted(runs.items())]
+        'metrics': {key: values.tolist() for key, values in as_kept(run).metrics.items() if key != 'round'}})
+        for name, run in sorted(runs.items())]
     with safe_files.replacing(path) as file:
         file.write(''.join(f'{line}\n' for line in lines).encode())

@@ -1,10 +1,9 @@
-"""Many runs: which are finished, playing the rest on this machine or on a Ray cluster, and the best of a grid.
+"""Many runs, played on this machine or on a Ray cluster.
 
 A run is a Job with a folder of its own. What its folder holds decides everything: a job with a summary of the same
 settings is finished, one with checkpoints continues from them. So a sweep may be killed and started again at any time.
 """
 import importlib
-import json
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -13,24 +12,30 @@ import pathlib
 import signal
 import socket
 import threading
-import time
 from typing import NamedTuple
 
-import numpy as np
-
 from virtual_tf import data
-from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
+from virtual_tf.core import plugins
+from virtual_tf.core.errors import Interrupted, VirtualTfError
 from virtual_tf.core.settings import Settings
-from virtual_tf.networks import models
 from virtual_tf.runs import driver
+from virtual_tf.runs.folder import RunFolder
 
 TRIES = 3                 # of a job whose process was lost
 ERROR = 'error.txt'
 
 
 class Job(NamedTuple):
+    """A run to play."""
     name: str             # its folder, below the root of all
     settings: Settings
+
+    def folder(self, root):
+        return RunFolder(root / self.name)
+
+    def finished(self, root):
+        """Whether its folder has its summary; another run's is refused."""
+        return self.folder(root).finished(self.settings)
 
 
 class Place(NamedTuple):
@@ -38,45 +43,6 @@ class Place(NamedTuple):
     root: pathlib.Path
     data_dir: str
     plugins: tuple = ()
-
-
-class Progress(NamedTuple):
-    """How far a job is."""
-    round: int
-    metrics: dict         # of its last round; {} before the first
-
-
-def finished(job, root):
-    """Whether the folder has this job's summary; another run's is refused."""
-    folder = root / job.name
-    if not (folder / 'summary.json').exists():
-        return False
-    stored = read_json(folder / 'config.json')['settings']
-    driver.check_same(job.settings.differences(stored) | (
-        {'rounds': (stored['rounds'], job.settings.rounds)} if stored['rounds'] > job.settings.rounds else {}), folder)
-    return stored['rounds'] == job.settings.rounds
-
-
-def progress(job, root):
-    """The Progress that metrics.jsonl shows; a line that is being written does not count."""
-    path = root / job.name / 'metrics.jsonl'
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    lines = [line for line in lines if line.endswith(b'\n')]
-    return Progress(len(lines), json.loads(lines[-1]) if lines else {})
-
-
-def history(job, root):
-    """The metrics of all rounds of a finished job."""
-    with open(root / job.name / 'metrics.jsonl', encoding='utf-8') as file:
-        return [json.loads(line) for line in file]
-
-
-def summary(job, root):
-    return read_json(root / job.name / 'summary.json')
-
-
-def read_json(path):
-    return json.loads(path.read_text(encoding='utf-8'))
 
 
 def play(job, place, cores=None):
@@ -89,13 +55,13 @@ def play(job, place, cores=None):
         signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
     for path in place.plugins:
-        models.load_plugin(path)
+        plugins.load(path)
     folder = place.root / job.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ERROR).unlink(missing_ok=True)
     try:
         driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
-                    stop=lambda: bool(asked))
+                   stop=lambda: bool(asked))
     except Interrupted:
         return
     except VirtualTfError as error:
@@ -163,7 +129,7 @@ def _share_cores(processes):
 
 def outcome(job, root, exitcode=0):
     """What went wrong with a job whose process has ended; '' if it is finished."""
-    if exitcode == 0 and finished(job, root):
+    if exitcode == 0 and job.finished(root):
         return ''
     if exitcode == 0 and (root / job.name / ERROR).exists():
         return (root / job.name / ERROR).read_text(encoding='utf-8')
@@ -223,46 +189,3 @@ def _check_reachable(address):
 def _whole_paths(place):
     """For processes that work in other folders."""
     return place._replace(root=place.root.resolve(), data_dir=str(pathlib.Path(place.data_dir).expanduser().resolve()))
-
-
-def score(job, root, select):
-    """What a grid's points are compared by: accuracies of S and MT in equal parts, in percent.
-
-    `val`: on held-out training data, mean of the last 5 rounds. `test_max`: the best rounds on test data, as in the
-    paper.
-    """
-    if select == 'test_max':
-        best = summary(job, root)['max']
-        return 50.0 * (best['server/accuracy'] + best['mt/accuracy'])
-    rows = history(job, root)[-5:]
-    if 'val_server/accuracy' not in rows[-1]:
-        raise VirtualTfError(f'{root / job.name} has no validation data to choose by; run it with '
-                             '--validation_fraction=0.2, or use --select=test_max')
-    return 50.0 * float(np.mean([row['val_server/accuracy'] + row['val_mt/accuracy'] for row in rows]))
-
-
-def best_point(scores):
-    """(the best point, axes at whose edge it lies) of {((setting, value), …): score}; what is not finite loses."""
-    usable = {point: value for point, value in scores.items() if np.isfinite(value)}
-    if not usable:
-        raise RunError('no point of the grid gave a finite score; try smaller learning rates')
-    best = max(usable, key=usable.get)
-    edges = []
-    for i, (name, value) in enumerate(best):
-        values = {point[i][1] for point in scores}
-        numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
-        if numbers and len(values) > 1 and value in (min(values), max(values)):
-            edges.append(name)
-    return best, edges
-
-
-def mean_scores(points, seeds, root, select):
-    """{point: mean over seeds} of {point: {seed: Job}}"""
-    return {point: float(np.mean([score(jobs[seed], root, select) for seed in seeds]))
-            for point, jobs in points.items()}
-
-
-def remaining(costs, done_costs, started):
-    """Seconds that are left, from what the done part took."""
-    elapsed, done, total = time.monotonic() - started, sum(done_costs), sum(costs)
-    return elapsed * (total - done) / done if done > 0 else float('nan')

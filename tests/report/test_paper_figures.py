@@ -1,45 +1,31 @@
-import dataclasses
-import json
-import math
-import pathlib
-import subprocess
-import sys
 import types
 
 import matplotlib.colors
 import numpy as np
 import pytest
+import stored_runs
 from toys import make_dataset
 
-from scripts import figures as command
-from scripts import table3
 from virtual_tf import data
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import make_settings
 from virtual_tf.data.federated import DataError
-from virtual_tf.report import figures
-from virtual_tf.runs import pictures, snr
-from virtual_tf.simulator import checkpoints, scores
+from virtual_tf.methods import registry
+from virtual_tf.report import figures, paper_figures
+from virtual_tf.report.sources import Source
+from virtual_tf.runs import snr
+from virtual_tf.runs.folder import RunFolder
+from virtual_tf.runs.summary import MT, S
+from virtual_tf.simulator import checkpoints
 from virtual_tf.studies import experiments, kept
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 
-
-def write_run(folder, settings, values, end=True, **changes):
-    """A run folder in which every metric has these values by round, or those of `changes` for its key."""
-    folder.mkdir(parents=True)
-    columns = {key: changes.get(key, values) for key in kept.KEYS}
-    (folder / 'config.json').write_text(json.dumps(
-        {'settings': dataclasses.asdict(settings), 'data': {'clients': 4, 'caveat': ''}}))
-    (folder / 'metrics.jsonl').write_text(''.join(json.dumps(
-        {'round': i + 1} | {key: column[i] for key, column in columns.items()}) + '\n' for i in range(len(values))))
-    if end:
-        (folder / 'summary.json').write_text('{}')
+def rows_of(values, **changes):
+    """Every metric has these values by round, or those of `changes` for its key."""
+    return [{key: changes.get(key, values)[i] for key in kept.KEYS} for i in range(len(values))]
 
 
 def write_experiment(root, each, by_seed, **changes):
-    for seed, values in by_seed.items():
-        write_run(root / each.folder(seed), each.settings(seed), values, **changes)
+    stored_runs.write_seeds(root, each, {seed: rows_of(values, **changes) for seed, values in by_seed.items()})
 
 
 def lines_of(axis, label=None):
@@ -51,57 +37,11 @@ def picture(drawn):
     return pictures[0].figure
 
 
-def start(*flags):
-    return subprocess.run([sys.executable, '-m', 'scripts.figures', *map(str, flags)], cwd=ROOT, text=True,
-                          capture_output=True)
-
-
-@pytest.mark.parametrize('low, high, expected', [
-    (0.3, 0.7, [0.4, 0.6]), (0.05, 1.0, [0.05, 0.1, 0.2, 0.5, 1.0]), (0.02, 2.0, [0.03, 0.1, 0.3, 1.0]),
-    (1e-4, 0.5, [1e-4, 1e-3, 1e-2, 0.1]), (2e-8, 1.0, [1e-6, 1e-4, 1e-2, 1.0])])
-def test_ticks_of_a_log_axis(low, high, expected):
-    assert figures.log_ticks(0.999 * low, 1.001 * high) == pytest.approx(expected)
-
-
-def test_a_log_axis_has_from_two_to_six_ticks():
-    generator = np.random.default_rng(0)
-    for low, decades in zip(10 ** generator.uniform(-6, 2, 500), generator.uniform(0.05, 8, 500)):
-        ticks = figures.log_ticks(low, low * 10 ** decades)
-        assert 2 <= len(ticks) <= 6 and low <= min(ticks) and max(ticks) <= low * 10 ** decades
-
-
-def test_moving_average_by_hand():
-    # 1; (1 + 3)/2; (3 + 8)/2; (8 + 0)/2
-    assert figures.moving_average(np.array([1.0, 3.0, 8.0, 0.0]), window=2).tolist() == [1.0, 2.0, 5.5, 4.0]
-    # Of 1 … 30, round n has the mean of 1 … n up to 20 and of n − 19 … n after.
-    n = np.arange(1.0, 31.0)
-    assert figures.moving_average(n) == pytest.approx(np.where(n <= 20, (n + 1) / 2, n - 9.5))
-
-
-def test_a_round_that_is_not_finite_is_a_gap_and_no_more():
-    values = np.array([1.0, math.nan, 1.0, 1.0])
-    assert np.isnan(figures.moving_average(values, window=2)).tolist() == [False, True, True, False]
-
-
-def test_binned_means_by_hand():
-    sizes, means = figures.binned_means(np.array([100, 1, 10_000, 100]), np.array([1.0, 0.0, 5.0, 2.0]), bins=2)
-    # The two smallest are 1 and the first 100: √(1·100) and (0 + 1)/2; then √(100·10⁴) and (2 + 5)/2.
-    assert sizes == pytest.approx([10.0, 1000.0]) and means.tolist() == [0.5, 3.5]
-    assert len(figures.binned_means(np.array([3]), np.array([1.0]))[0]) == 1
-
-
-def test_over_seeds_goes_as_far_as_the_shortest(tmp_path):
-    each = experiments.table2('har', 'fedavg')
-    write_experiment(tmp_path, each, {0: [1.0, 2.0, 3.0], 1: [3.0, 6.0]})
-    rounds, mean, low, high = figures.over_seeds(kept.finished(tmp_path / each.name), 'train/loss')
-    assert (rounds.tolist(), mean.tolist(), low.tolist(), high.tolist()) == ([1, 2], [2, 4], [1, 2], [3, 6])
-
-
 def test_kl_has_a_thin_and_a_thick_line_for_every_weight(tmp_path):
     values = {1e-6: [4.0, 2.0], 1.0: [8.0, 6.0]}
     for weight, column in values.items():
         write_experiment(tmp_path, experiments.kl_study(weight), {0: column}, **{'mt/cross_entropy': [1.0, 0.5]})
-    pictures, lacking = command.kl(command.Place(tmp_path))
+    pictures, lacking = paper_figures.kl(Source(tmp_path))
     server, mt, bar = pictures[0].figure.axes
     thin, thick = server.lines[:2], mt.lines[:2]
     assert [line.get_ydata().tolist() for line in server.lines] == [[4, 2], [4, 3], [8, 6], [8, 7]]
@@ -118,11 +58,11 @@ def test_curves_have_a_column_a_case_and_a_band_over_seeds(tmp_path):
     write_experiment(tmp_path, experiments.table2('mnist', 'virtual'), {0: [2.0, 1.0], 1: [4.0, 3.0]})
     write_experiment(tmp_path, experiments.table2('mnist', 'fedavg'), {0: [5.0, 4.0]}, **{'train/loss': [7.0, 6.0]})
     write_experiment(tmp_path, experiments.table2('har', 'virtual'), {0: [0.5, 0.25]})
-    pictures, lacking = command.curves(command.Place(tmp_path))
+    pictures, lacking = paper_figures.curves(Source(tmp_path))
     axes = np.reshape(pictures[0].figure.axes, [3, 2])
     virtual, fedavg = lines_of(axes[0, 0], 'VIRTUAL')[0], lines_of(axes[2, 0], 'FedAvg')[0]
     assert virtual.get_ydata().tolist() == [3.0, 2.0] and fedavg.get_ydata().tolist() == [7.0, 6.0]
-    assert matplotlib.colors.to_hex(virtual.get_color()).upper() == pictures.STYLES['VIRTUAL'][0]
+    assert matplotlib.colors.to_hex(virtual.get_color()).upper() == registry.looks()['VIRTUAL'][0]
     band = axes[0, 0].collections[0].get_paths()[0].vertices
     assert {tuple(point) for point in band} == {(1, 2), (1, 4), (2, 1), (2, 3)}
     assert not axes[0, 1].collections      # one seed has no band
@@ -138,7 +78,7 @@ def test_curves_have_a_column_a_case_and_a_band_over_seeds(tmp_path):
 
 def test_accuracies_are_in_percent_on_a_plain_axis(tmp_path):
     write_experiment(tmp_path, experiments.table2('vsn', 'fedprox'), {0: [0.25, 0.5]})
-    axes = picture(command.accuracy(command.Place(tmp_path))).axes
+    axes = picture(paper_figures.accuracy(Source(tmp_path))).axes
     assert [axis.lines[0].get_ydata().tolist() for axis in axes] == [[25.0, 50.0]] * 3
     assert axes[0].get_yscale() == 'linear' and axes[2].get_ylabel() == 'training accuracy, %'
 
@@ -146,7 +86,7 @@ def test_accuracies_are_in_percent_on_a_plain_axis(tmp_path):
 def test_more_cases_than_fit_beside_each_other_go_below(tmp_path):
     for case in experiments.CASES:
         write_experiment(tmp_path, experiments.table2(case, 'fedavg'), {0: [2.0, 1.0]})
-    figure = picture(command.curves(command.Place(tmp_path)))
+    figure = picture(paper_figures.curves(Source(tmp_path)))
     figure.draw_without_rendering()
     titles = [axis.get_title().split('\n')[0] for axis in figure.axes if axis.get_title()]
     assert titles == ['mnist, mlp', 'pmnist, mlp', 'writers, mlp', 'har, mlp', 'vsn, mlp', 'writers, conv',
@@ -159,7 +99,7 @@ def test_epochs100_has_the_runs_of_table_4_alone(tmp_path):
     write_experiment(tmp_path, experiments.table2('writers', 'fedavg'), {0: [9.0]})
     write_experiment(tmp_path, experiments.table4('writers', 'fedavg'), {0: [2.0]})
     write_experiment(tmp_path, experiments.table4('writers-conv', 'fedavg'), {0: [1.0]})
-    pictures, lacking = command.epochs100(command.Place(tmp_path))
+    pictures, lacking = paper_figures.epochs100(Source(tmp_path))
     assert [each.name for each in pictures] == ['epochs100', 'epochs100_accuracy']
     assert [axis.lines[0].get_ydata()[0] for axis in pictures[0].figure.axes[:2]] == [2.0, 1.0]
     assert 'E = 100' in pictures[0].figure.get_suptitle()
@@ -168,9 +108,9 @@ def test_epochs100_has_the_runs_of_table_4_alone(tmp_path):
 
 def test_runs_of_other_settings_are_told_in_the_caption(tmp_path):
     each = experiments.table2('har', 'fedavg')
-    write_run(tmp_path / each.folder(0), dataclasses.replace(each.settings(0), client_lr=0.123), [1.0])
-    write_run(tmp_path / each.folder(1), each.settings(1), [1.0])
-    pictures, _ = command.curves(command.Place(tmp_path))
+    stored_runs.write(tmp_path / each.folder(0), each.settings(0).replace(client_lr=0.123), rows_of([1.0]))
+    stored_runs.write(tmp_path / each.folder(1), each.settings(1), rows_of([1.0]))
+    pictures, _ = paper_figures.curves(Source(tmp_path))
     assert 'table2/har/fedavg/seed-0 has client_lr = 0.123' in pictures[0].caption
     assert 'seed-1' not in pictures[0].caption
 
@@ -178,10 +118,10 @@ def test_runs_of_other_settings_are_told_in_the_caption(tmp_path):
 def test_snr_has_both_variants_and_the_sentences(tmp_path):
     half = np.append(np.where(snr.GRID < 0, 0, 50), 100)
     for kind, counts in (('virtual', half), ('fedavg_init', half // 2)):
-        folder = tmp_path / table3.Row(kind).folder(0)
-        write_run(folder, make_settings({'dataset': 'writers'}), [1.0])
-        np.savez(folder / snr.FILE, dense_1=counts)
-    pictures, lacking = command.snr_cdf(command.Place(tmp_path))
+        each = experiments.table3(kind)
+        write_experiment(tmp_path, each, {0: [1.0]})
+        np.savez(tmp_path / each.folder(0) / snr.FILE, dense_1=counts)
+    pictures, lacking = paper_figures.snr_cdf(Source(tmp_path))
     axis, = pictures[0].figure.axes
     # 50 of 100 from SNR 1 on; 25 of 50 is the same share.
     assert [line.get_ydata()[-1] for line in axis.lines[:2]] == [0.5, 0.5]
@@ -190,11 +130,11 @@ def test_snr_has_both_variants_and_the_sentences(tmp_path):
     assert len(lacking) == 2 and 'seeds 1, 2' in lacking[0] and '--study=table3/virtual-0' in lacking[0]
 
 
-def write_checkpoint(folder, hits, targets, trained):
+def write_checkpoint(folder, hits, trained):
     (folder / 'checkpoints').mkdir()
     clients = types.SimpleNamespace(save=lambda: dict.fromkeys(trained, 1), keep=lambda manifests: None)
     checkpoints.Checkpoints(folder / 'checkpoints').save(types.SimpleNamespace(
-        round=2, server=[], mt={'': scores.Scores(np.zeros(len(hits)), hits, targets)}, clients=clients), {})
+        round=2, server=[], scores={'mt': types.SimpleNamespace(sums={'hits': hits})}, clients=clients), {})
 
 
 @pytest.fixture
@@ -203,8 +143,8 @@ def shakespeare(tmp_path, monkeypatch):
     dataset, each = make_dataset(), experiments.table2('shakespeare', 'virtual')
     hits, targets = np.array([1.0, 2.0, 0.0, 3.0]), dataset.test.targets()
     reached = hits.sum() / targets.sum()
-    write_experiment(tmp_path, each, {0: [0.1, 0.1]}, **{'mt/accuracy': [0.0, reached], 'server/accuracy': [0, 0.75]})
-    write_checkpoint(tmp_path / each.folder(0), hits, targets, [0, 1, 3])
+    write_experiment(tmp_path, each, {0: [0.1, 0.1]}, **{MT: [0.0, reached], S: [0, 0.75]})
+    write_checkpoint(tmp_path / each.folder(0), hits, [0, 1, 3])
     asked = []
     monkeypatch.setattr(data, 'load', lambda data_dir, settings: asked.append(settings) or dataset)
     return types.SimpleNamespace(root=tmp_path, folder=tmp_path / each.folder(0), hits=hits, targets=targets,
@@ -212,7 +152,7 @@ def shakespeare(tmp_path, monkeypatch):
 
 
 def test_client_size_has_a_point_a_client(shakespeare):
-    pictures, lacking = command.client_size(command.Place(shakespeare.root))
+    pictures, lacking = paper_figures.client_size(Source(shakespeare.root))
     axis, = pictures[0].figure.axes
     seen, never, trend, server = axis.lines
     accuracy = 100 * shakespeare.hits / shakespeare.targets
@@ -226,51 +166,25 @@ def test_client_size_has_a_point_a_client(shakespeare):
 
 
 def test_client_size_refuses_other_data_and_a_run_without_checkpoint(shakespeare, monkeypatch):
-    run = kept.read_run(shakespeare.folder)
+    run = RunFolder(shakespeare.folder).read()
     with pytest.raises(VirtualTfError, match='other data'):
         figures.sizes_of(run, make_dataset(sizes=(9, 5, 7, 40)))
     with pytest.raises(VirtualTfError, match='other data'):
         figures.sizes_of(run, make_dataset(sizes=(9, 5)))
     (shakespeare.folder / 'checkpoints').rename(shakespeare.root / 'elsewhere')
-    pictures, lacking = command.client_size(command.Place(shakespeare.root))
+    pictures, lacking = paper_figures.client_size(Source(shakespeare.root))
     assert not pictures and 'no checkpoint' in lacking[1] and '--study=table2/shakespeare/virtual' in lacking[1]
 
     def fail(*_):
         raise DataError('put the files there')
     monkeypatch.setattr(data, 'load', fail)
-    assert command.client_size(command.Place(shakespeare.root))[1][1] == 'put the files there'
+    assert paper_figures.client_size(Source(shakespeare.root))[1][1] == 'put the files there'
 
 
-def test_the_command_writes_what_can_be_drawn_and_names_the_rest(tmp_path):
-    write_experiment(tmp_path / 'runs', experiments.table2('mnist', 'virtual'), {0: [2.0, 1.0]})
-    done = start(f'--root={tmp_path}/runs', f'--output_dir={tmp_path}/out', '--figure=kl,curves,accuracy')
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / 'out').iterdir()) == [
-        *(f'{name}.{end}' for name in ('accuracy', 'curves') for end in ('pdf', 'png', 'txt')), kept.FILE]
-    assert 'pruned' not in done.stderr      # nor what else the font library has to say
-    content = (tmp_path / 'out' / 'curves.pdf').read_bytes()
-    assert content.startswith(b'%PDF') and b'/Type3' not in content
-    size = pictures.plt.imread(tmp_path / 'out' / 'curves.png').shape
-    assert size[1] == 150 * 3.6      # dots an inch, inches of one column
-    lines = [line for line in done.stdout.splitlines() if line.startswith('missing')]
-    assert lines[0].startswith('missing for kl: ')
-    assert sum('--study=table2/har ' in line for line in lines) == 1 and 'curves, accuracy' in lines[1]
-
-
-def test_what_was_drawn_once_can_be_drawn_without_its_folders(tmp_path):
-    each = experiments.table2('mnist', 'virtual')
-    write_experiment(tmp_path / 'runs', each, {0: [2.0] * 60})
-    for root in ('runs', 'gone'):
-        done = start(f'--root={tmp_path / root}', f'--output_dir={tmp_path}/out', '--figure=curves')
-        assert done.returncode == 0, done.stderr
-        assert 'mnist, mlp, 60 rounds, C = 10, E = 20: seed 0' in done.stdout
-        assert 'table2/mnist/virtual (seeds 1, 2)' in done.stdout
-
-
-def test_nothing_to_draw_and_an_unknown_figure_are_one_sentence(tmp_path):
-    for flag, words in ((f'--root={tmp_path}', 'no finished run'), ('--figure=nonsense', 'figure must be of kl')):
-        done = start(flag, f'--output_dir={tmp_path}/out')
-        assert done.returncode == 2
-        errors = [line for line in done.stderr.splitlines() if line.startswith('error: ')]
-        assert len(errors) == 1 and words in errors[0]
-    assert not (tmp_path / 'out').exists()
+def test_what_was_drawn_is_kept_if_it_is_as_the_experiment_is_now(tmp_path):
+    each = experiments.table2('har', 'fedavg')
+    write_experiment(tmp_path, each, {1: [1.0] * 30})
+    stored_runs.write(tmp_path / each.folder(0), each.settings(0).replace(client_lr=0.123), rows_of([1.0]))
+    write_experiment(tmp_path, experiments.table3('fedavg'), {0: [1.0]})     # in no figure by round
+    paper_figures.keep(tmp_path / kept.FILE, Source(tmp_path))
+    assert list(kept.load(tmp_path / kept.FILE)) == [each.folder(1)]
