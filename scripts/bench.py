@@ -17,12 +17,13 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from scripts import bench_scale, entry, keras_models
-from virtual_tf.core import random_streams, safe_files
+from virtual_tf.core import random_streams, safe_files, strict_json
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import make_settings
 from virtual_tf.data.federated import FederatedDataset, Split
+from virtual_tf.methods.registry import make_settings
 from virtual_tf.runs import driver
+
+from . import bench_scale, entry, keras_models
 
 CLIENTS = 10
 # Examples a client, batch size; the costlier a step, the fewer are timed.
@@ -162,11 +163,10 @@ def main(_):
         print('  '.join(f'{name} = {value:.2f}' for name, value in results[model]['ratios'].items()) + '\n', flush=True)
     scale = {'scale': bench_scale.scale_table()} if values.scale else {}
     if output:
-        driver.write_json(output, {
+        strict_json.write(output, {
             'sizes': {'clients': CLIENTS, 'examples and batch': SIZES, 'epochs': epochs, 'repeats': repeats},
             'machine': {'cores': os.cpu_count(), 'processor': platform.machine()}, **results, **scale})
 
 
 if __name__ == '__main__':
-    define_flags()
-    entry.run(main)
+    entry.run(main, define_flags)

@@ -16,14 +16,15 @@ import time
 
 from absl import flags
 
-from scripts import entry
 from virtual_tf import data
-from virtual_tf.core import safe_files
+from virtual_tf.core import safe_files, strict_json
 from virtual_tf.core.errors import RunError
-from virtual_tf.core.settings import make_settings
 from virtual_tf.data.download import DATA_DIR
+from virtual_tf.methods.registry import make_settings
 from virtual_tf.report import text_tables
-from virtual_tf.runs import driver
+from virtual_tf.runs import driver, provenance
+
+from . import entry
 
 ROOT = pathlib.Path(__file__).parent.parent
 VIRTUAL = {'method': 'virtual', 'private': 'none'}
@@ -129,9 +130,9 @@ def main(_):
         + [('all of it', *(f'{row["seconds"]:.2f}' for row in found.values())),
            ('the simulator', *(f'{row["seconds of the simulator"]:.2f}' for row in found.values()))]))
     if output:
-        driver.write_json(output, {
+        strict_json.write(output, {
             'dataset': _DATASET.value, 'rounds': _ROUNDS.value, 'seed': 0, 'cores': os.cpu_count(),
-            'compile': _COMPILE.value, 'git_commit': driver.git_commit(), 'cases': found})
+            'compile': _COMPILE.value, 'git_commit': provenance.git_commit(), 'cases': found})
 
 
 if __name__ == '__main__':

@@ -21,13 +21,14 @@ import time
 import numpy as np
 from absl import flags
 
-from scripts import entry
 from virtual_tf.core import random_streams
-from virtual_tf.core.settings import make_settings
 from virtual_tf.data.federated import FederatedDataset, Split
+from virtual_tf.methods.registry import make_settings
 from virtual_tf.runs import driver
 from virtual_tf.runs.hooks import Hook
 from virtual_tf.simulator import checkpoints, rounds
+
+from . import entry
 
 EXAMPLES, TEST_EXAMPLES, FEATURES, CLASSES = 100, 10, 100, 10
 CLIENTS = (100, 1_000, 10_000)
@@ -185,7 +186,7 @@ def _span(values, digits):
 
 
 def _in_process(folder, part, clients=0):
-    answer = subprocess.run([sys.executable, '-m', 'scripts.bench_scale', f'--folder={folder}', f'--part={part}',
+    answer = subprocess.run([sys.executable, '-m', f'{__package__}.bench_scale', f'--folder={folder}', f'--part={part}',
                              f'--clients={clients}'], stdout=subprocess.PIPE, check=True)
     return json.loads(answer.stdout)
 

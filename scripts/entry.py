@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+import textwrap
 import threading
 
 from absl import app, flags, logging
@@ -16,11 +17,15 @@ from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
 RUN_ERROR, USAGE_ERROR, BY_SIGNAL = 1, 2, 128
 
 
-def run(main):
-    """absl's app.run for `main`, with errors as sentences."""
+_HEADINGS = {}     # flag → its heading in --help
+
+
+def run(main, define_flags=lambda: None, about=None):
+    """absl's app.run for `main`, with errors as sentences; `about` is what --help begins with, else __main__'s."""
     logging.use_absl_handler()
     try:
-        app.run(main, flags_parser=_parse)
+        define_flags()
+        app.run(main, flags_parser=lambda arguments: _parse(arguments, about or sys.modules['__main__'].__doc__))
     except RunError as error:
         fail(error, RUN_ERROR)
     except VirtualTfError as error:
@@ -31,6 +36,11 @@ def run(main):
         fail(f'{error.filename or "a file"} could not be written: {error.strerror}', RUN_ERROR)
     except KeyboardInterrupt:
         fail('interrupted', BY_SIGNAL + signal.SIGINT)
+
+
+def under(heading, *names):
+    """Puts flags under a heading of --help; headings come in the order in which they were first named."""
+    _HEADINGS.update(dict.fromkeys(names, heading))
 
 
 def fail(message, code=USAGE_ERROR):
@@ -75,9 +85,12 @@ def stop_on_signals():
         os.close(reader)
 
 
-def _parse(arguments):
+def _parse(arguments, about):
+    if _asks_for_help(arguments):
+        print(help_text(about))
+        sys.exit(0)
     try:
-        rest = app.parse_flags_with_usage(arguments) if _asks_for_help(arguments) else flags.FLAGS(arguments)
+        rest = flags.FLAGS(arguments)
     except flags.Error as error:
         fail(f'{error}; --help lists the flags')
     if len(rest) > 1:
@@ -86,5 +99,25 @@ def _parse(arguments):
     return rest
 
 
+def help_text(about):
+    """What the command is, and its flags under their headings; absl's own flags are left out."""
+    modules = flags.FLAGS.flags_by_module_dict()
+    known = {flag.name: flag for module, found in modules.items() if not module.startswith('absl') for flag in found}
+    groups = {heading: [] for heading in dict.fromkeys(_HEADINGS.values())} | {'this command': []}
+    for name, flag in known.items():
+        groups[_HEADINGS.get(name, 'this command')].append(flag)
+    lines = [about.strip()]
+    for heading in sorted(groups, key=lambda heading: heading != 'this command'):
+        lines += ['', f'{heading}:', *map(_describe, groups[heading])] if groups[heading] else []
+    return '\n'.join(lines)
+
+
+def _describe(flag):
+    default = '' if flag.default in (None, [], '') else f' [{flag.default_as_str.strip(chr(39))}]'
+    text = f'{flag.help}{default}'
+    return textwrap.fill(text, 118, initial_indent=f'  --{flag.name:20} ', subsequent_indent=' ' * 25)
+
+
 def _asks_for_help(arguments):
-    return any(argument.lstrip('-').split('=')[0] in ('help', 'helpfull', 'helpshort') for argument in arguments[1:])
+    words = {argument.lstrip('-').split('=')[0] for argument in arguments[1:] if argument.startswith('-')}
+    return bool(words & {'help', 'helpfull', 'helpshort', 'h'})

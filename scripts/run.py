@@ -2,74 +2,128 @@
 
     python -m scripts.run --method=virtual,fedavg,fedprox --dataset=watch --rounds=60
 """
-import dataclasses
 import itertools
 import pathlib
 import sys
 
-import numpy as np
 from absl import flags
 
-from scripts import entry
 from virtual_tf import data
+from virtual_tf.core import plugins, strict_json
 from virtual_tf.core.errors import Interrupted, VirtualTfError
-from virtual_tf.core.settings import BASELINE, OF_DATASET, OF_MODEL, PRESETS, Settings, make_settings
+from virtual_tf.core.settings import COMMON
 from virtual_tf.data.download import DATA_DIR
-from virtual_tf.methods import ALGORITHMS
-from virtual_tf.networks import models
+from virtual_tf.methods import registry
+from virtual_tf.report import comparison
 from virtual_tf.runs import driver, pictures
+from virtual_tf.runs.folder import RunFolder
+
+from . import entry
 
 _DEFINE = {str: flags.DEFINE_string, int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
 LISTS = ('method', 'private', 'seed')
-# Settings whose default is not the same for every run.
-_VARYING = set().union(*PRESETS.values(), BASELINE, *OF_MODEL.values(), *OF_DATASET.values())
-_TITLES = ('S acc %', 'MT acc %', 'S xent', 'MT xent', 'S acc %', 'MT acc %')
-_WIDTHS = (13, 13, 13, 13, 14, 13)
+_FIRST = ('method', 'dataset', 'data_dir', 'model', 'rounds', 'client_lr', 'private', 'seed', 'preset', 'output_dir')
 
 
 def define_flags():
-    """A flag for every setting; lists for what one command compares."""
-    flags.DEFINE_list('method', ['virtual'], f'methods to run, of {", ".join(ALGORITHMS)}')
-    flags.DEFINE_list('private', None, 'private weights φ_i of virtual: none, joint (the paper), residual; several run '
-                      f'one after the other {_default("private")}')
+    """A flag for every setting, those of plug-ins too; lists for what one command compares."""
+    _load_plugins_of(sys.argv)
+    flags.DEFINE_list('method', ['virtual'], f'methods to run, of {", ".join(registry.METHODS)}')
+    flags.DEFINE_list('private', None, 'private weights φ_i: none, joint (the paper), residual; several run one after '
+                      'the other [by method and preset]')
     flags.DEFINE_list('seed', ['0'], 'seeds of everything random; several run one after the other')
-    flags.DEFINE_bool('private_baselines', False, 'give the baselines the private path too')
+    flags.DEFINE_bool('private_baselines', False, 'give methods that have no private path by default one too')
     flags.DEFINE_string('data_dir', DATA_DIR, 'root with one folder of raw files a data set')
-    flags.DEFINE_string('output_dir', 'runs', 'root of the folders, one a method and variant, that this run writes')
-    flags.DEFINE_list('plugins', [], 'Python files to run first, which register models of your own (docs/models.md)')
+    flags.DEFINE_string('output_dir', 'runs', 'root of the runs\' folders: METHOD[-PRIVATE]/seed-SEED')
+    flags.DEFINE_list('plugins', [], 'Python files to run first, which register models, methods or metrics of your own '
+                      '(docs/extending.md)')
     flags.DEFINE_bool('resume', True, 'continue a run with the same settings that output_dir holds, else replace it')
-    for field in dataclasses.fields(Settings):
-        if field.name not in LISTS:
-            choices = f' ({", ".join(field.metadata["choices"])})' if field.metadata['choices'] else ''
-            _DEFINE[field.type](field.name, None, f'{field.metadata["help"]}{choices} {_default(field.name)}')
+    settings = COMMON | registry.own_settings()
+    for name, setting in settings.items():
+        if name not in LISTS:
+            choices = f' ({", ".join(setting.choices)})' if setting.choices else ''
+            _DEFINE[setting.type](name, None, f'{setting.help}{choices} {_default(name)}')
+    entry.under('what everybody needs', *_FIRST)
+    for name, setting in settings.items():
+        if name not in _FIRST:
+            entry.under(_heading(name, setting), name)
+    entry.under('run', 'resume', 'plugins', 'private_baselines')
+
+
+def _heading(name, setting):
+    return setting.group if setting.group != 'method' else f'method {", ".join(registry.owners(name))}'
 
 
 def _default(name):
-    return f'[{getattr(Settings, name)}{"; by preset, method, model and data" if name in _VARYING else ""}]'
+    """The default, as far as it is one: '[0.1]', '[fedavg 1.0, virtual 0.2]', '[0.1; har 0.02, lstm 1.0]'."""
+    methods = {method: registry.find(method).declared()[name].default for method in registry.owners(name)}
+    if len(set(methods.values())) == 1:
+        values = str(next(iter(methods.values())))
+    else:
+        values = ', '.join(f'{method} {value}' for method, value in methods.items())
+    special = {case: given[name] for usual in (registry.OF_DATASET, registry.OF_MODEL) for case, given in usual.items()
+               if name in given}
+    special |= {preset: given[name] for method in registry.METHODS.values() for preset, given in method.presets.items()
+                if given.get(name) is not None}
+    return f'[{values}{"; " if special else ""}{", ".join(f"{case} {value}" for case, value in special.items())}]'
+
+
+def _load_plugins_of(arguments):
+    """Before the flags are parsed: a plug-in's method brings flags of its own."""
+    for flag, value in itertools.pairwise([*arguments, '']):
+        name, _, given = flag.lstrip('-').partition('=')
+        if flag.startswith('-') and name == 'plugins':
+            plugins.load_all(given or value)
 
 
 def load_plugins(values):
-    """Runs the files of --plugins, before anything asks for the models that they register."""
+    """Runs the files of --plugins, those of them that were not run for their flags."""
     for path in values.plugins:
-        models.load_plugin(path)
+        plugins.load(path)
+
+
+def given_settings(values):
+    """{name: value} of the settings that were set on the command line, but for what is a list there."""
+    names = [name for name in COMMON | registry.own_settings() if name not in LISTS]
+    return {name: getattr(values, name) for name in names if getattr(values, name) is not None}
 
 
 def settings_of_flags(values):
     """The Settings of each run that the flags ask for."""
-    given = {field.name: getattr(values, field.name) for field in dataclasses.fields(Settings)
-             if field.name not in LISTS and getattr(values, field.name) is not None}
+    given = given_settings(values)
     runs = []
     for seed, method in itertools.product(seeds_of(values), values.method):
-        private = values.private if values.private and (method == 'virtual' or values.private_baselines) else [None]
-        for choice in private:
-            runs.append(make_settings(
-                given | {'method': method, 'seed': seed} | ({'private': choice} if choice else {})))
+        for choice in privates_of(values, method):
+            own = {'method': method, 'seed': seed} | ({'private': choice} if choice else {})
+            runs.append(registry.make_settings(registry.applicable(method, given) | own))
     if not runs:
-        raise VirtualTfError(f'method and seed name nothing to run; methods are {", ".join(sorted(ALGORITHMS))}')
+        raise VirtualTfError(f'method and seed name nothing to run; methods are {", ".join(sorted(registry.METHODS))}')
     for settings in runs:
         driver.check_names(settings)
     # What is asked for twice runs once: both would write into the same folder.
     return list(dict.fromkeys(runs))
+
+
+def privates_of(values, method):
+    """The choices of --private for a method: it has a private path by default, or is to be given one."""
+    setting = registry.find(method).settings.get('private')
+    if not values.private or setting is None or (setting.default == 'none' and not values.private_baselines):
+        return [None]
+    return values.private
+
+
+def unused(values):
+    """Sentences on flags that were given and that nothing here uses."""
+    named = list(given_settings(values)) + (['private'] if values.private else [])
+    for name in named:
+        owners = [method for method in values.method if method in registry.owners(name)]
+        if name == 'private' and not any(privates_of(values, method) != [None] for method in owners):
+            yield '--private is ignored: the baselines have a private path only with --private_baselines'
+        elif not owners:
+            yield f'--{name} is ignored: it is a setting of {", ".join(registry.owners(name))}'
+    dataset = values.dataset or COMMON['dataset'].default
+    if values.max_clients is not None and dataset not in data.WITH_MAX_CLIENTS:
+        yield f'--max_clients is ignored: it is for {", ".join(data.WITH_MAX_CLIENTS)}'
 
 
 def seeds_of(values):
@@ -79,48 +133,14 @@ def seeds_of(values):
     return list(dict.fromkeys(map(int, values.seed)))
 
 
-def folder_of(root, settings, runs):
-    """A folder for each method and variant; below it one for each seed, if there are several."""
+def folder_of(root, settings):
+    """root/VARIANT/seed-SEED; or root/VARIANT, where a run of one seed was put by version 0.1, if it is there."""
     folder = root / settings.variant()
-    return folder if len({each.seed for each in runs}) == 1 else folder / f'seed-{settings.seed}'
-
-
-def report(runs, summaries, dataset):
-    """results.json: what was asked for, and the summaries of all seeds by variant."""
-    shared = dataclasses.asdict(runs[0])
-    rows = {}
-    for settings, summary in zip(runs, summaries):
-        rows.setdefault(settings.variant(), {})[str(settings.seed)] = summary
-    differing = {name for settings in runs for name, value in dataclasses.asdict(settings).items()
-                 if value != shared[name]}
-    return {'dataset': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
-            'settings': {name: value for name, value in shared.items() if name not in differing},
-            'settings_of': {settings.variant(): {name: getattr(settings, name) for name in sorted(differing - {'seed'})}
-                            for settings in runs}, 'summaries': rows}
-
-
-def table(rows):
-    """S and MT accuracy and cross-entropy of each variant over its seeds, at the end and at best."""
-    lines = [f'{"":18}{"last 5 rounds":^50}{"best round (paper)":^26}',
-             f'{"method":18}' + ''.join(f'{title:>{width}}' for title, width in zip(_TITLES, _WIDTHS))]
-    for name, seeds in rows.items():
-        cells = [_cell(seeds, protocol, f'{model}/{metric}') for protocol, metrics in (
-            ('last_5', ('accuracy', 'cross_entropy')), ('max', ('accuracy',)))
-            for metric in metrics for model in ('server', 'mt')]
-        lines.append(f'{name:18}' + ''.join(f'{cell:>{width}}' for cell, width in zip(cells, _WIDTHS)))
-    return '\n'.join(lines)
-
-
-def _cell(seeds, protocol, key):
-    """The mean over seeds, with its standard deviation if there are several."""
-    values = np.asarray([summary[protocol][key] for summary in seeds.values()])
-    factor, digits = (100, 2) if key.endswith('accuracy') else (1, 3)
-    spread = f' ±{factor * values.std(ddof=1):.{digits}f}' if len(values) > 1 else ''
-    return f'{factor * values.mean():.{digits}f}{spread}'
+    return folder if RunFolder(folder).holds_seed(settings.seed) else folder / f'seed-{settings.seed}'
 
 
 def play(settings, dataset, folder, resume):
-    """running.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
+    """driver.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
     # Around each run alone: Python itself interrupts what comes between, such as a download.
     with entry.stop_on_signals() as stop:
         outcome = driver.run(settings, dataset, folder, resume=resume, stop=stop)
@@ -129,18 +149,25 @@ def play(settings, dataset, folder, resume):
     return outcome
 
 
-def main(_):
-    values = flags.FLAGS
-    load_plugins(values)
-    runs = settings_of_flags(values)
-    root = pathlib.Path(values.output_dir).expanduser()
+def announce(runs, root, resume):
+    """Says what of the runs is there already, and refuses folders that hold others."""
     for settings in runs:
-        folder = folder_of(root, settings, runs)
-        done = driver.check_folder(settings, folder, values.resume)
+        folder = folder_of(root, settings)
+        done = RunFolder(folder).rounds_to_continue(settings, resume)
         if done:
             print(f'{folder}: ' + (
                 f'all {done} rounds are there' if done == settings.rounds else f'continues after round {done}')
                 + '; --noresume starts anew')
+
+
+def main(_):
+    values = flags.FLAGS
+    load_plugins(values)
+    runs = settings_of_flags(values)
+    for sentence in unused(values):
+        print(sentence)
+    root = pathlib.Path(values.output_dir).expanduser()
+    announce(runs, root, values.resume)
     summaries, histories = [], {}
     for _, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
         of_seed = list(of_seed)
@@ -148,21 +175,20 @@ def main(_):
         for settings in of_seed:
             driver.check_fits(settings, dataset)
         for settings in of_seed:
-            summary, history = play(settings, dataset, folder_of(root, settings, runs), values.resume)
+            summary, history = play(settings, dataset, folder_of(root, settings), values.resume)
             summaries.append(summary)
             histories.setdefault(settings.variant(), []).append(history)
-    results = report(runs, summaries, dataset)
-    driver.write_json(root / 'results.json', results)
+    results = comparison.report(runs, summaries, dataset)
+    strict_json.write(root / 'results.json', results)
     picture = root / 'learning_curves.png'
     pictures.learning_curves({name: pictures.mean_history(of_seeds) for name, of_seeds in histories.items()}, picture,
-                          driver.title(runs[0], values.seed))
+                             driver.title(runs[0], values.seed))
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
-    print(table(results['summaries']))
+    print(comparison.table(results['summaries']))
     print(f'\nlearning curves: {picture.resolve()}\n'
           f'look inside:     {pathlib.Path(sys.prefix) / "bin" / "tensorboard"} --logdir {root.resolve()}')
 
 
 if __name__ == '__main__':
-    define_flags()
-    entry.run(main)
+    entry.run(main, define_flags)

@@ -10,7 +10,7 @@ from virtual_tf.deploy.client import Client
 from virtual_tf.deploy.messages import Failure
 from virtual_tf.deploy.server import Federation
 from virtual_tf.runs import driver
-from virtual_tf.simulator import checkpoints
+from virtual_tf.simulator.checkpoints import Checkpoints
 
 
 class LocalFleet:
@@ -38,7 +38,7 @@ def deploy(settings, dataset, folder, fleet=None, tests_server=True, norm_bound=
 
 
 def final_server(folder):
-    return checkpoints.Checkpoints(folder / 'server' / 'checkpoints').newest().server
+    return Checkpoints(folder / 'server' / 'checkpoints').newest().server
 
 
 def assert_metrics_close(first, second, skip=('bytes_down',)):
@@ -65,7 +65,7 @@ def factors(settings, dataset, checkpoints, clients_folder, tests_server=True):
                        lambda client, instruction, answer: told.setdefault(client, instruction) and Failure('late', ''))
     federation = driver.build(settings, dataset, lambda *parts: Federation(*parts, fleet, 1e6, tests_server))
     federation.cohort_ids = lambda number: np.arange(len(dataset.clients))
-    points = checkpoints.Checkpoints(checkpoints)
+    points = Checkpoints(checkpoints)
     found = points.newest()
     state = federation.start(points.clients_folder)
     points.restore(state, found)

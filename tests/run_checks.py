@@ -22,7 +22,7 @@ def final_state(folder):
     found = checkpoints.Checkpoints(folder / 'checkpoints').newest()
     clients = {i: client_store._read_file(folder / 'checkpoints' / 'clients', i, version)
                for i, version in sorted(found.manifest.items())}
-    return found.round, found.server, found.mt, clients
+    return found.round, found.server, found.scores, clients
 
 
 def assert_same_run(first, second):

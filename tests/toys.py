@@ -2,10 +2,9 @@
 import numpy as np
 import tensorflow as tf
 
-from virtual_tf.core.errors import Cohort
-from virtual_tf.core.settings import Settings
+from virtual_tf.data.cohorts import Cohort
 from virtual_tf.data.federated import FederatedDataset, Split
-from virtual_tf.methods import ALGORITHMS
+from virtual_tf.methods import registry
 from virtual_tf.networks import models
 from virtual_tf.simulator import rounds
 
@@ -14,8 +13,9 @@ FEATURES, CLASSES = 3, 2
 
 def make_settings(**changes):
     """Settings of a run that takes a moment; graphs trace quicker than XLA compiles."""
-    return Settings(**({'compile': 'graph', 'private': 'none', 'rounds': 3, 'clients_per_round': 2, 'epochs': 2,
-                        'batch_size': 4, 'histogram_every': 0, 'kl_weight': 1e-2} | changes))
+    usual = {'compile': 'graph', 'private': 'none', 'rounds': 3, 'clients_per_round': 2, 'epochs': 2,
+             'batch_size': 4, 'histogram_every': 0, 'kl_weight': 1e-2, 'server_lr': 0.2}
+    return registry.make_settings(registry.applicable(changes.get('method', 'virtual'), usual | changes))
 
 
 def make_network(hidden=(4,), features=FEATURES, classes=CLASSES, **options):
@@ -39,8 +39,8 @@ def make_dataset(sizes=(9, 5, 7, 12), features=FEATURES, classes=CLASSES, seed=0
 
 def make_simulation(settings, dataset, hidden=(4,)):
     network = models.build('mlp', dataset.input_shape, dataset.num_classes, hidden=hidden,
-                           use_bias=settings.use_bias, estimator=settings.estimator)
-    return rounds.Simulation(network, ALGORITHMS[settings.method](network, settings), dataset, settings)
+                           use_bias=settings.use_bias, estimator=settings.get('estimator', 'local'))
+    return rounds.Simulation(network, registry.find(settings.method).make(network, settings), dataset, settings)
 
 
 def play(settings, dataset, hidden=(4,)):

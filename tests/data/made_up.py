@@ -7,11 +7,11 @@ import zipfile
 import h5py
 import numpy as np
 
-from virtual_tf.core.settings import Settings
+from virtual_tf.methods.registry import make_settings
 
 
 def settings(dataset, **changes):
-    return Settings(dataset=dataset, **({'download': False} | changes))
+    return make_settings({'dataset': dataset, 'download': False} | changes)
 
 
 def write_idx(path, values):

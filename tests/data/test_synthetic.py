@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from virtual_tf.core.settings import make_settings
 from virtual_tf.data import synthetic
+from virtual_tf.methods.registry import make_settings
 
 
 def load(**changes):

@@ -6,9 +6,9 @@ import pytest
 import toys
 
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings
 from virtual_tf.data.federated import DataError, FederatedDataset, Split
 from virtual_tf.deploy import client_data
+from virtual_tf.methods.registry import make_settings
 
 
 def write(path, clients=('me',), rows=8):
@@ -20,7 +20,7 @@ def write(path, clients=('me',), rows=8):
 
 
 def test_a_client_reads_its_own_archive(tmp_path):
-    found = client_data.load(5, write(tmp_path / 'mine.npz'), tmp_path, Settings())
+    found = client_data.load(5, write(tmp_path / 'mine.npz'), tmp_path, make_settings({}))
     assert found.clients == ('me',)
     introduction = client_data.introduce(5, found)
     assert introduction.client == 5 and introduction.sizes == {'train': (6, 6), 'test': (2, 2)}
@@ -28,16 +28,16 @@ def test_a_client_reads_its_own_archive(tmp_path):
 
 def test_an_archive_of_several_clients_is_refused(tmp_path):
     with pytest.raises(DataError, match='has 2 clients'):
-        client_data.load(0, write(tmp_path / 'ours.npz', ('me', 'you')), tmp_path, Settings())
+        client_data.load(0, write(tmp_path / 'ours.npz', ('me', 'you')), tmp_path, make_settings({}))
 
 
 def test_what_needs_all_data_in_one_place_is_refused(tmp_path):
     with pytest.raises(DataError, match='standardize=client'):
-        client_data.load(0, write(tmp_path / 'mine.npz'), tmp_path, Settings(standardize='global'))
+        client_data.load(0, write(tmp_path / 'mine.npz'), tmp_path, make_settings({'standardize': 'global'}))
 
 
 def test_a_part_of_a_named_data_set_is_that_of_the_simulator(tmp_path):
-    settings = Settings(dataset='synthetic', synthetic_clients=3, validation_fraction=0.2)
+    settings = make_settings({'dataset': 'synthetic', 'synthetic_clients': 3, 'validation_fraction': 0.2})
     found = client_data.load(2, '', tmp_path, settings)
     whole = client_data.data.load(tmp_path, settings)
     for split in ('train', 'test', 'validation'):

@@ -1,5 +1,4 @@
 """The server and the clients of a deployment in one process, against the simulator."""
-import dataclasses
 import functools
 import json
 
@@ -12,7 +11,7 @@ from federations import LocalFleet, assert_metrics_close, assert_posterior_is_pr
 from virtual_tf.core import encoding
 from virtual_tf.deploy import messages
 from virtual_tf.deploy.messages import Failure
-from virtual_tf.methods import ALGORITHMS
+from virtual_tf.methods import registry
 from virtual_tf.runs import driver
 
 METHODS = {'residual': {'private': 'residual', 'private_scale': 0.02},
@@ -22,12 +21,12 @@ METHODS = {'residual': {'private': 'residual', 'private_scale': 0.02},
 
 @pytest.fixture(autouse=True)
 def small_network(monkeypatch):
-    """running.build_method with the toys' network; the settings say how it is compiled."""
+    """registry.build with the toys' network; the settings say how it is compiled."""
     @functools.cache     # a client is made anew for each message, but a test need not trace anew
     def build(settings):
         network = toys.make_network()
-        return network, ALGORITHMS[settings.method](network, settings), settings
-    monkeypatch.setattr(driver, 'build_method', lambda settings, dataset: build(settings))
+        return network, registry.find(settings.method).make(network, settings), settings
+    monkeypatch.setattr(registry, 'build', lambda settings, dataset: build(settings))
 
 
 @pytest.mark.parametrize('name', METHODS)
@@ -79,7 +78,7 @@ def test_posterior_is_the_product_of_factors_whatever_goes_wrong(tmp_path):
 def test_a_run_that_is_continued_gives_the_same_numbers(tmp_path):
     dataset, settings = toys.make_dataset(), toys.make_settings(rounds=3, checkpoint_every=1, private='none')
     _, whole = deploy(settings, dataset, tmp_path / 'whole')
-    deploy(dataclasses.replace(settings, rounds=2), dataset, tmp_path / 'parts')
+    deploy(settings.replace(rounds=2), dataset, tmp_path / 'parts')
     _, parts = deploy(settings, dataset, tmp_path / 'parts')
     assert_metrics_close(whole, parts)
     for a, b in zip(final_server(tmp_path / 'whole'), final_server(tmp_path / 'parts')):

@@ -12,7 +12,7 @@ from virtual_tf.core import encoding
 from virtual_tf.deploy import fleet, messages
 from virtual_tf.deploy.messages import Failure, Instruction, Introduction, RefusedError, Reply
 from virtual_tf.deploy.protocol import Order
-from virtual_tf.methods.fedavg import Delta
+from virtual_tf.methods.interface import WeighedDelta
 from virtual_tf.methods.virtual.gaussian import NaturalGaussian
 
 SHAPES = {'dense_1/kernel': (3, 4), 'dense_2/kernel': (4, 2)}
@@ -22,7 +22,8 @@ DELTA = {name: NaturalGaussian(np.full(shape, 0.5, np.float32), np.zeros(shape, 
          for name, shape in SHAPES.items()}
 INTRODUCTION = Introduction(3, 'c', [3], '<f4', [], 2, {'train': (10, 10), 'test': (5, 5)})
 INSTRUCTION = Instruction('run', 7, Order(77, 66, b'r', (55,)), 0.25, 2, {'seed': 1}, False, False, b'state')
-REPORT = {'loss': 0.5, 'accuracy': 0.75, 'details': {'kl': 1.0}, 'scores': {'mt': (1.0, 2.0)}}
+REPORT = {'loss': 0.5, 'accuracy': 0.75, 'details': {'kl': 1.0}, 'scores': {'mt': {'loss': 1.0, 'hits': [2.0, 3.0]}}}
+EXPECTED = {'mt': {'loss': (), 'hits': (2,)}}
 REPLY = Reply(3, 77, True, REPORT, encoding.encode(DELTA))
 
 
@@ -69,7 +70,7 @@ def test_the_norm_is_relative_to_the_servers():
 
 def test_fedavg_counts_the_examples_that_the_client_has():
     server = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
-    delta = Delta({name: 10 * value for name, value in server.items()}, np.float32(10))
+    delta = WeighedDelta({name: 10 * value for name, value in server.items()}, np.float32(10))
     # 10 examples of a difference of 1 at every weight, against weights of 1
     assert messages.relative_norm(delta, server) == pytest.approx(1.0)
     assert read(REPLY._replace(delta=encoding.encode(delta)), 1.1, delta, server).size == 10
@@ -79,12 +80,14 @@ def test_fedavg_counts_the_examples_that_the_client_has():
 
 @pytest.mark.parametrize('change', [{'loss': float('nan')}, {'loss': None}, {'details': {'kl': 'many'}},
                                     {'scores': {}}, {'details': [1]}, {'scores': {'mt': 3}},
-                                    {'scores': {'mt': (float('inf'), 1.0)}}, {'loss': 10 ** 400},
+                                    {'scores': {'mt': {'loss': float('inf'), 'hits': [2.0, 3.0]}}},
+                                    {'scores': {'mt': {'loss': 1.0, 'hits': [2.0]}}}, {'scores': {'mt': {'loss': 1.0}}},
+                                    {'scores': {'mt': {'loss': 'much', 'hits': [2.0, 3.0]}}}, {'loss': 10 ** 400},
                                     {'details': {str(i): 1 for i in range(51)}}, {'details': {65 * 'x': 1}}])
 def test_a_report_that_would_spoil_the_metrics_is_refused(change):
-    messages.check_report(REPORT, ['mt'])
+    messages.check_report(REPORT, EXPECTED)
     with pytest.raises(RefusedError):
-        messages.check_report(REPORT | change, ['mt'])
+        messages.check_report(REPORT | change, EXPECTED)
 
 
 @given(st.data())

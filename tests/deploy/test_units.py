@@ -5,8 +5,8 @@ import tensorflow as tf
 from flwr.common.secure_aggregation.quantization import dequantize, quantize
 
 from virtual_tf import data
-from virtual_tf.core.settings import make_settings
 from virtual_tf.deploy import units
+from virtual_tf.methods.registry import make_settings
 from virtual_tf.methods.virtual.gaussian import NaturalGaussian
 from virtual_tf.runs import driver
 

@@ -6,9 +6,10 @@ import tensorflow as tf
 from toys import assert_nests_close, full_batch, make_dataset, make_network, make_settings, make_simulation, play
 
 from virtual_tf.core.random_streams import make_keys
-from virtual_tf.methods.fedavg import Delta, fedavg
+from virtual_tf.methods.fedavg import fedavg
 from virtual_tf.methods.fedprox import fedprox
-from virtual_tf.networks import models
+from virtual_tf.methods.interface import WeighedDelta
+from virtual_tf.networks import gated
 
 SIZES = (9, 5, 7, 12)
 
@@ -29,7 +30,8 @@ def pooled_gradient(network, weights, x, y):
     """The gradient of the mean cross-entropy over all examples, whoever has them."""
     with tf.GradientTape() as tape:
         tape.watch(weights)
-        logits = models.logits(network, models.Weights({name: value[tf.newaxis] for name, value in weights.items()}),
+        stacked = {name: value[tf.newaxis] for name, value in weights.items()}
+        logits = gated.logits(network, gated.without_private(stacked),
                                tf.reshape(x, [1, -1, 3]))[0]
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.reshape(y, [-1]), logits))
     return tape.gradient(loss, weights)
@@ -64,7 +66,7 @@ def test_clients_weigh_as_many_as_their_examples():
     server = {'w': tf.constant([1.0, 2.0])}
     trained = np.array([[3.0, 2.0], [0.0, 6.0]], np.float32)
     size = np.array([30.0, 10.0], np.float32)
-    deltas = Delta({'w': size[:, None] * (trained - server['w'])}, tf.constant(size))
+    deltas = WeighedDelta({'w': size[:, None] * (trained - server['w'])}, tf.constant(size))
     updated, _ = algorithm.server_update(server, algorithm.aggregate(deltas, tf.constant([True, True])))
     # The mean weighted 3:1 is (2.25, 3); half of the way from (1, 2).
     np.testing.assert_allclose(updated['w'], [1.625, 2.5])
@@ -84,7 +86,7 @@ def test_a_clients_delta_is_its_move_times_its_size():
 def test_a_round_without_an_accepted_client_moves_nothing():
     algorithm = fedavg(make_network(), baseline())
     server = algorithm.init(0)
-    deltas = Delta({name: tf.fill([2, *value.shape], np.float32('nan')) for name, value in server.items()},
+    deltas = WeighedDelta({name: tf.fill([2, *value.shape], np.float32('nan')) for name, value in server.items()},
                    tf.constant([3.0, 4.0]))
     updated, _ = algorithm.server_update(server, algorithm.aggregate(deltas, tf.constant([False, False])))
     assert_nests_close(updated, server, rtol=0)
@@ -148,7 +150,7 @@ def test_the_servers_function_takes_the_weights_and_one_delta():
     algorithm = fedavg(make_network(), baseline())
     assert list(inspect.signature(algorithm.server_update).parameters) == ['server', 'delta']
     server = algorithm.init(0)
-    deltas = Delta({name: tf.ones([3, *value.shape]) for name, value in server.items()}, tf.ones([3]))
+    deltas = WeighedDelta({name: tf.ones([3, *value.shape]) for name, value in server.items()}, tf.ones([3]))
     total = algorithm.aggregate(deltas, tf.constant([True] * 3))
     assert total.size.shape == () and {name: value.shape for name, value in total.weighted.items()} == {
         name: value.shape for name, value in server.items()}

@@ -3,8 +3,9 @@ import pytest
 import tensorflow as tf
 from toys import full_batch
 
-from virtual_tf.core.errors import Cohort
 from virtual_tf.core.random_streams import make_generator, make_keys
+from virtual_tf.data import cohorts
+from virtual_tf.data.cohorts import Cohort
 from virtual_tf.methods import local_sgd
 from virtual_tf.methods.virtual import free_energy
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_moments, power, product
@@ -13,12 +14,12 @@ from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_m
 @pytest.mark.parametrize('size, epochs, batch_size, steps',
                          [(20, 3, 20, 3), (21, 3, 20, 6), (1, 2, 20, 2), (40, 1, 7, 6)])
 def test_the_partial_last_batch_is_a_step(size, epochs, batch_size, steps):
-    assert local_sgd.steps_per_round(size, epochs, batch_size) == steps
+    assert cohorts.steps_per_round(size, epochs, batch_size) == steps
 
 
 def test_every_epoch_of_a_plan_shows_every_example_once_in_a_new_order():
     size, epochs, batch_size, steps = 11, 3, 4, 12
-    plan = local_sgd.plan_batches(size, epochs, batch_size, steps, make_generator(0))
+    plan = cohorts.plan_batches(size, epochs, batch_size, steps, make_generator(0))
     assert plan.shape == (steps, batch_size)
     per_epoch = plan[:9].reshape(epochs, 3 * batch_size)      # ⌈11/4⌉ = 3 steps an epoch
     for epoch in per_epoch:
@@ -29,7 +30,7 @@ def test_every_epoch_of_a_plan_shows_every_example_once_in_a_new_order():
 
 
 def test_a_plan_depends_on_the_length_of_the_others_only_by_padding():
-    short, long = (local_sgd.plan_batches(5, 2, 4, steps, make_generator(7)) for steps in (4, 9))
+    short, long = (cohorts.plan_batches(5, 2, 4, steps, make_generator(7)) for steps in (4, 9))
     assert np.array_equal(short, long[:4]) and np.all(long[4:] == -1)
 
 
@@ -37,10 +38,10 @@ def mean_problem(sizes, epochs, batch_size):
     """Clients whose loss is the mean of ½‖p − x‖² over a batch, in float64; every client has data of its own."""
     generator = np.random.default_rng(0)
     data = [generator.normal(size=(size, 2)) for size in sizes]
-    length, steps = max(sizes), local_sgd.steps_per_round(max(sizes), epochs, batch_size)
+    length, steps = max(sizes), cohorts.steps_per_round(max(sizes), epochs, batch_size)
     x = np.stack([np.pad(rows, ((0, length - len(rows)), (0, 0)), constant_values=1e6) for rows in data])
     y = np.stack([np.where(np.arange(length) < size, 1, -1) for size in sizes]).astype(np.int32)
-    batches = np.stack([local_sgd.plan_batches(size, epochs, batch_size, steps, make_generator(i))
+    batches = np.stack([cohorts.plan_batches(size, epochs, batch_size, steps, make_generator(i))
                         for i, size in enumerate(sizes)])
     return data, Cohort(*map(tf.constant, (x, y, np.int32(sizes), np.ones(len(sizes)), batches,
                                            make_keys(0, ids=range(len(sizes))))))

@@ -6,19 +6,19 @@ import tensorflow_probability as tfp
 from toys import make_network
 
 from virtual_tf.core.random_streams import Stream, make_keys
-from virtual_tf.networks import layers, models
+from virtual_tf.networks import gated, layers, models
 
 tfd = tfp.distributions
 
 
-def random_weights(network, clients, seed=0, gated=True):
+def random_weights(network, clients, seed=0, private=True):
     generator = np.random.default_rng(seed)
 
     def draw(shapes):
         return {name: tf.constant(generator.normal(size=(clients, *shape))) for name, shape in shapes.items()}
 
     gates = {name: tf.abs(value) for name, value in draw(network.gate_shapes()).items()}
-    return models.Weights(draw(network.shapes()), draw(network.shapes()) if gated else {}, gates if gated else {})
+    return gated.Weights(draw(network.shapes()), draw(network.shapes()) if private else {}, gates if private else {})
 
 
 def test_the_papers_perceptron_has_two_hidden_layers_of_100_units_and_no_biases():
@@ -35,7 +35,7 @@ def test_logits_are_the_forward_pass_of_the_models_docstring_written_out():
     network = make_network(hidden=(4,), use_bias=True)
     weights = random_weights(network, clients=2)
     x = np.random.default_rng(1).normal(size=(2, 5, 3))
-    result = models.logits(network, weights, tf.constant(x))
+    result = gated.logits(network, weights, tf.constant(x))
     for i in range(2):
         theta, phi = ({name: value[i].numpy() for name, value in part.items()} for part in weights[:2])
         gate = {name: value[i].numpy() for name, value in weights.gates.items()}
@@ -51,8 +51,9 @@ def test_closed_gates_are_the_servers_network():
     weights = random_weights(network, clients=2)
     x = tf.constant(np.random.default_rng(1).normal(size=(2, 5, 3)))
     closed = weights._replace(gates=tf.nest.map_structure(tf.zeros_like, weights.gates))
-    assert np.array_equal(models.logits(network, closed, x), models.logits(network, models.Weights(weights.shared), x))
-    assert not np.allclose(models.logits(network, weights, x), models.logits(network, closed, x))
+    shared = gated.without_private(weights.shared)
+    assert np.array_equal(gated.logits(network, closed, x), gated.logits(network, shared, x))
+    assert not np.allclose(gated.logits(network, weights, x), gated.logits(network, closed, x))
 
 
 def test_a_network_of_certain_gaussians_is_the_deterministic_one():
@@ -62,14 +63,14 @@ def test_a_network_of_certain_gaussians_is_the_deterministic_one():
     certain = weights._replace(
         shared={name: tfd.Normal(value, tf.fill(value.shape, tf.constant(1e-9, tf.float64)))
                 for name, value in weights.shared.items()})
-    sampled = models.logits(network, certain, x, Stream(make_keys(0), tf.float64))
-    np.testing.assert_allclose(sampled, models.logits(network, weights, x), atol=1e-6)
+    sampled = gated.logits(network, certain, x, Stream(make_keys(0), tf.float64))
+    np.testing.assert_allclose(sampled, gated.logits(network, weights, x), atol=1e-6)
 
 
 @pytest.mark.parametrize('mean_init, variance', [('normal', 0.3 ** 2), ('glorot', 2 / (80 + 50))])
 def test_initial_means_are_normal_with_the_asked_variance(mean_init, variance):
     network = make_network(hidden=(50,), features=80, use_bias=True)
-    means = models.initial_means(network, make_keys(0), mean_init, 0.3)
+    means = gated.initial_means(network, make_keys(0), mean_init, 0.3)
     kernel = means['dense_1/kernel'].numpy().ravel()
     assert scipy.stats.kstest(kernel / np.sqrt(variance), 'norm').pvalue > 1e-3
     assert np.array_equal(means['dense_1/bias'], np.zeros([1, 50]))
@@ -77,15 +78,15 @@ def test_initial_means_are_normal_with_the_asked_variance(mean_init, variance):
 
 def test_initial_means_depend_on_the_clients_key_alone():
     network, keys = make_network(hidden=(7, 5)), make_keys(0, ids=range(3))
-    together = models.initial_means(network, keys, 'glorot', 0.0)
-    alone = models.initial_means(network, keys[1:2], 'glorot', 0.0)
+    together = gated.initial_means(network, keys, 'glorot', 0.0)
+    alone = gated.initial_means(network, keys[1:2], 'glorot', 0.0)
     for name in network.shapes():
         assert np.array_equal(together[name][1:2], alone[name])
         assert not np.any(together[name][0] == together[name][1])
 
 
 def test_gates_start_open_by_the_same_amount():
-    gates = models.initial_gates(make_network(), 2, 0.3)
+    gates = gated.initial_gates(make_network(), 2, 0.3)
     assert {name: value.shape for name, value in gates.items()} == {'dense_1': (2, 4), 'dense_2': (2, 2)}
     assert all(np.all(value == np.float32(0.3)) for value in gates.values())
 

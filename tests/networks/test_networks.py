@@ -7,10 +7,10 @@ import tensorflow_probability as tfp
 from tests.toys import assert_posterior_is_product, make_settings
 from virtual_tf.core.random_streams import make_keys
 from virtual_tf.data.federated import FederatedDataset, Split
-from virtual_tf.methods import ALGORITHMS
+from virtual_tf.methods import registry
 from virtual_tf.methods.virtual import free_energy, gaussian
 from virtual_tf.methods.virtual.gaussian import Moments, normals
-from virtual_tf.networks import layers, models
+from virtual_tf.networks import gated, layers, likelihood, models
 from virtual_tf.simulator import rounds
 
 tfd = tfp.distributions
@@ -18,12 +18,12 @@ SIZE, KL_WEIGHT = 5, 0.3
 
 
 def tiny_conv(classes=3):
-    return models.Network((('conv2d_1', layers.Conv2D(2, 3, activation=tf.tanh)), ('maxpool_1', layers.MaxPool()),
+    return gated.Network((('conv2d_1', layers.Conv2D(2, 3, activation=tf.tanh)), ('maxpool_1', layers.MaxPool()),
                            ('flatten_1', layers.Flatten()), ('dense_1', layers.Dense(classes))), (4, 4, 1))
 
 
 def tiny_lstm(tokens=4):
-    return models.Network((('embedding_1', layers.Embedding(tokens, 2)), ('lstm_1', layers.LSTM(3)),
+    return gated.Network((('embedding_1', layers.Embedding(tokens, 2)), ('lstm_1', layers.LSTM(3)),
                            ('dense_1', layers.Dense(tokens))), (3,))
 
 
@@ -56,7 +56,7 @@ def test_gradient_of_the_free_energy_matches_finite_differences(network, data):
 
     def loss(*leaves):
         weights = normals(tf.nest.pack_sequence_as(moments, leaves))
-        return free_energy.expected_loss(network, models.Weights(weights), 'none', x, y, y >= 0, keys)[0]
+        return likelihood.expected_loss(network, gated.without_private(weights), 'none', x, y, y >= 0, keys)[0]
 
     @tf.function
     def value(*leaves):
@@ -65,8 +65,8 @@ def test_gradient_of_the_free_energy_matches_finite_differences(network, data):
 
     with tf.GradientTape() as tape:
         tape.watch(leaves)
-        likelihood = loss(*leaves)
-    of_likelihood = tape.gradient(likelihood, leaves)
+        likely = loss(*leaves)
+    of_likelihood = tape.gradient(likely, leaves)
     of_kl = tf.nest.flatten({name: free_energy.kl_gradient(moments[name], target[name]) for name in moments})
     step = 1e-5
     for index, leaf in enumerate(leaves):
@@ -84,7 +84,7 @@ def gradients_and_loss(network, weights, x, y, mask):
     with tf.GradientTape() as tape:
         tape.watch(weights)
         # Tensors for weights draw no noise, whose number would depend on the padding.
-        loss, sums = free_energy.expected_loss(network, models.Weights(weights), 'none', x, y, mask, make_keys(0))
+        loss, sums = likelihood.expected_loss(network, gated.without_private(weights), 'none', x, y, mask, make_keys(0))
     return tf.nest.flatten((loss, sums, tape.gradient(loss, weights)))
 
 
@@ -117,7 +117,7 @@ def federated(data, classes, clients=3):
 def test_networks_train_under_every_method_with_and_without_private_weights(network, data, classes, private, method):
     settings = make_settings(method=method, private=private, rounds=2)
     simulation = rounds.Simulation(
-        network, ALGORITHMS[method](network, settings), federated(data, classes), settings)
+        network, registry.find(method).make(network, settings), federated(data, classes), settings)
     state = simulation.start()
     before = tf.nest.flatten(state.server)
     history = list(simulation.run(state))

@@ -1,13 +1,16 @@
 import contextlib
-import dataclasses
 import json
 import re
 
 import pytest
 from toys import make_dataset, make_settings
 
-from virtual_tf.runs import driver
+from virtual_tf.core import safe_files
 from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.methods import registry
+from virtual_tf.networks import models
+from virtual_tf.runs import driver
+from virtual_tf.runs.folder import RunFolder
 
 
 @pytest.fixture(scope='module')
@@ -43,7 +46,7 @@ def test_the_files_hold_what_the_run_returned(finished):
     assert json.loads((folder / 'summary.json').read_text()) == summary
     assert [json.loads(line) for line in (folder / 'metrics.jsonl').read_text().splitlines()] == history
     config = json.loads((folder / 'config.json').read_text())
-    assert config['settings'] == dataclasses.asdict(settings)
+    assert config['settings'] == settings.to_dict()
     assert config['data']['clients'] == 4 and config['data']['train_examples'] == len(dataset.train.y)
     assert set(config['versions']) >= {'python', 'tensorflow', 'tensorflow-probability', 'numpy'}
     assert re.fullmatch(r'([0-9a-f]{40}(-dirty)?)?', config['git_commit'])
@@ -52,7 +55,7 @@ def test_the_files_hold_what_the_run_returned(finished):
 def test_an_unknown_name_is_refused_with_the_known_ones():
     for name, known in (('method', 'fedavg, fedprox, virtual'), ('model', 'mlp'), ('dataset', 'watch')):
         with pytest.raises(VirtualTfError, match=f"{name} 'nonsense' is unknown; known are .*{known}"):
-            driver.check_names(make_settings(**{name: 'nonsense'}))
+            driver.check_names(registry.make_settings({name: 'nonsense'}))
     driver.check_names(make_settings())
 
 
@@ -65,7 +68,7 @@ def test_more_clients_a_round_than_there_are_is_refused_before_anything_is_writt
 
 def test_auto_takes_the_compiler_that_measured_faster():
     simulation = driver.build(make_settings(compile='auto'), make_dataset())
-    assert simulation.settings.compile == driver.FASTER_COMPILER['mlp']
+    assert simulation.settings.compile == models.FASTER_COMPILER['mlp']
     assert driver.build(make_settings(compile='graph'), make_dataset()).settings.compile == 'graph'
 
 
@@ -76,11 +79,11 @@ def test_settings_reach_the_network():
 
 
 def test_checking_an_output_folder_makes_none(tmp_path):
-    assert driver.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
+    assert RunFolder(tmp_path / 'new' / 'run').rounds_to_continue(make_settings()) == 0
     assert list(tmp_path.iterdir()) == []
     (tmp_path / 'taken').write_text('mine')
     with pytest.raises(VirtualTfError, match=r'output folder .*/taken/run cannot be written'):
-        driver.check_folder(make_settings(), tmp_path / 'taken' / 'run')
+        RunFolder(tmp_path / 'taken' / 'run').rounds_to_continue(make_settings())
     assert (tmp_path / 'taken').read_text() == 'mine'
 
 
@@ -88,6 +91,6 @@ def test_checking_a_folder_leaves_what_another_command_has_begun(tmp_path, monke
     def write_meanwhile(folder):
         (folder.parent / 'other').mkdir()
         return contextlib.nullcontext()
-    monkeypatch.setattr(driver.files, 'locked', write_meanwhile)
-    assert driver.check_folder(make_settings(), tmp_path / 'new' / 'run') == 0
+    monkeypatch.setattr(safe_files, 'locked', write_meanwhile)
+    assert RunFolder(tmp_path / 'new' / 'run').rounds_to_continue(make_settings()) == 0
     assert [path.name for path in (tmp_path / 'new').iterdir()] == ['other']

@@ -6,7 +6,9 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import plugin_data_pb2
 from toys import make_dataset, make_settings, make_simulation
 
+from virtual_tf.core import strict_json
 from virtual_tf.runs import hooks
+from virtual_tf.runs.folder import RunFolder
 
 
 @pytest.fixture(scope='module')
@@ -22,7 +24,8 @@ def logged(tmp_path_factory):
         hook.on_round(metrics, simulation, state)
         trained = state.clients.read(simulation.cohort_ids(metrics['round'])).private.weights
         scales[metrics['round']] = trained['dense_1/kernel'].scale
-    summary = {'rounds': 3, 'max': {'server/accuracy': 0.75}, 'final': {'server/accuracy': 0.5}}
+    summary = {'rounds': 3, 'max': {'server/accuracy': 0.75}, 'last_5': {'server/accuracy': 0.625},
+               'final': {'server/accuracy': 0.5}}
     hook.on_end(summary)
     hook.close()
     path, = folder.glob('events.out.tfevents.*')
@@ -42,18 +45,18 @@ def test_every_metric_of_every_round_is_a_scalar(logged):
         np.testing.assert_allclose(values, [row[key] for row in history], rtol=1e-6)
 
 
-def test_histograms_of_server_and_clients_come_every_n_rounds(logged):
+def test_histograms_of_server_and_clients_come_every_n_rounds_and_after_the_last(logged):
     tags, *_ = logged
     for owner in ('server_shared', 'clients_shared', 'clients_private'):
         for quantity in ('mean', 'log10_precision', 'log10_snr'):
-            (step, value), = tags[f'{owner}/dense_1/kernel/{quantity}']
-            assert step == 2 and value.metadata.plugin_data.plugin_name == 'histograms'
+            (step, value), (last, _) = tags[f'{owner}/dense_1/kernel/{quantity}']
+            assert (step, last) == (2, 3) and value.metadata.plugin_data.plugin_name == 'histograms'
     assert not any(tag.startswith('server_private') for tag in tags)
 
 
 def test_a_histogram_is_of_the_values_it_names(logged):
     tags, _, _, scales = logged
-    (_, value), = tags['clients_private/dense_1/kernel/log10_precision']
+    (_, value), _ = tags['clients_private/dense_1/kernel/log10_precision']
     buckets = tf.make_ndarray(value.tensor)     # rows of left end, right end, count
     expected = -2 * np.log10(scales[2])
     # Two clients with 3 × 4 weights each.
@@ -72,8 +75,8 @@ def test_the_hparams_dashboard_has_the_session_and_the_summary_metrics(logged):
     assert recorded['kl_weight'].number_value == settings.kl_weight
     (_, experiment), = tags['_hparams_/experiment']
     listed = plugin_data_pb2.HParamsPluginData.FromString(experiment.metadata.plugin_data.content).experiment
-    assert {f'{protocol}/{model}/{metric}' for protocol in ('max', 'final') for model in ('server', 'mt')
-            for metric in ('accuracy', 'cross_entropy')} == {info.name.tag for info in listed.metric_infos}
+    assert {f'{protocol}/{model}/{metric}' for protocol in ('max', 'last_5', 'final')
+            for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')} == {info.name.tag for info in listed.metric_infos}
     # TensorBoard has a column for five settings, those that are marked before the others
     assert {info.name for info in listed.hparam_infos} == set(recorded)
     assert [info.name for info in listed.hparam_infos if info.differs] == [
@@ -84,7 +87,7 @@ def test_the_hparams_dashboard_has_the_session_and_the_summary_metrics(logged):
 
 def test_json_lines_are_strict_one_object_a_round(tmp_path):
     path = tmp_path / 'metrics.jsonl'
-    hook = hooks.JsonLines(path)
+    hook = hooks.JsonLines(RunFolder(tmp_path))
     hook.on_round({'round': 1, 'train/loss': float('nan'), 'x': 0.5}, None, None)
     lines = path.read_text().splitlines()
     assert len(lines) == 1, 'a line is there as soon as its round is over'
@@ -99,7 +102,7 @@ def test_json_lines_are_strict_one_object_a_round(tmp_path):
 
 
 def test_json_replaces_what_is_not_finite_at_any_depth():
-    assert json.loads(hooks.to_json({'a': {'b': float('nan')}, 'c': [float('inf'), 1.0]})) == {
+    assert json.loads(strict_json.to_json({'a': {'b': float('nan')}, 'c': [float('inf'), 1.0]})) == {
         'a': {'b': None}, 'c': [None, 1.0]}
 
 

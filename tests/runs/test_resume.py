@@ -9,8 +9,8 @@ from run_checks import TIMES, assert_one_curve, assert_same_run, final_state, me
 from toys import make_dataset, make_settings
 
 from virtual_tf.core import safe_files
-from virtual_tf.runs import driver
 from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
+from virtual_tf.runs import driver
 
 ROUNDS = 6
 
@@ -24,7 +24,7 @@ def without_pictures():
     """They take longer than all the rest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver.plots, 'learning_curves', lambda *_: None)
-        patch.setattr(driver.snr.Distributions, 'on_end', lambda *_: None)
+        patch.setattr(driver.hooks.SnrDistributions, 'on_end', lambda *_: None)
         yield
 
 
@@ -193,7 +193,7 @@ def test_smaller_groups_of_clients_give_the_same_run(method):
             method=method, clients_per_round=5, clients_per_call=per_call, rounds=2), dataset)
         state = simulation.start()
         history = list(simulation.run(state))
-        runs.append((state.server, state.clients.read(range(5)), history, [state.mt[''].loss, state.mt[''].hits]))
+        runs.append((state.server, state.clients.read(range(5)), history, state.scores['mt'].sums))
         assert simulation.algorithm.client_update.experimental_get_tracing_count() == 1
     for a, b in zip(*(tf.nest.flatten(values[:2]) for values in runs)):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(a).max())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scripts import bench_scale
-from virtual_tf.core.settings import make_settings
+from virtual_tf.methods.registry import make_settings
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ def fresh(ids):
 
 
 def start(points, in_memory):
-    scores = {prefix: Scores(np.zeros(CLIENTS), np.zeros(CLIENTS), np.ones(CLIENTS)) for prefix in ('', 'val_')}
+    scores = {model: Scores({'loss': np.zeros(CLIENTS), 'hits': np.zeros(CLIENTS)}, np.ones(CLIENTS))
+              for model in ('mt', 'val_mt')}
     return RunState({'w': tf.constant([1.0, 2.0])}, ClientStore(fresh, points.clients_folder, in_memory), 0, scores)
 
 
@@ -36,13 +37,13 @@ def play_round(state):
     new = old * 0.7 + state.server['w'] * 0.3
     state.clients.write(ids, {'value': new})
     state.server = {'w': state.server['w'] + tf.reduce_sum(new - old, axis=0)}
-    for prefix in state.mt:
-        state.mt[prefix].loss[ids] += np.asarray(new)[:, 0]
-        state.mt[prefix].hits[ids] += state.round
+    for scores in state.scores.values():
+        scores.sums['loss'][ids] += np.asarray(new)[:, 0]
+        scores.sums['hits'][ids] += state.round
 
 
 def contents(state):
-    scores = {prefix: (value.loss, value.hits) for prefix, value in state.mt.items()}
+    scores = {model: value.sums for model, value in state.scores.items()}
     return [np.asarray(leaf) for leaf in tf.nest.flatten(
         (state.round, state.server, state.clients.read(range(CLIENTS)), scores))]
 
@@ -159,7 +160,7 @@ def test_when_none_is_whole_the_user_decides(tmp_path):
     run(tmp_path, 4)
     for path in tmp_path.glob('round-*.ckpt'):
         path.write_bytes(b'?')
-    with pytest.raises(VirtualTfError, match=r'none of the 3 checkpoints in .* is whole; --noresume starts'):
+    with pytest.raises(VirtualTfError, match=r'none of the 3 checkpoints in .* is whole; --noresume .* starts'):
         Checkpoints(tmp_path).newest()
     assert len(names(tmp_path)) == 3, 'and nothing is moved'
 

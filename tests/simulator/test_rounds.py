@@ -8,6 +8,7 @@ from toys import assert_nests_close, make_dataset, make_settings, make_simulatio
 
 from virtual_tf.data import watch
 from virtual_tf.data.federated import Split
+from virtual_tf.runs.summary import summarise
 from virtual_tf.simulator import rounds
 
 SIZES = (9, 5, 7, 12)
@@ -97,7 +98,8 @@ def test_a_client_that_gets_nan_is_dropped_named_and_the_run_goes_on(method, cap
         assert all(np.array_equal(a, b) for a, b in zip(*map(tf.nest.flatten, (bad.factor, fresh.factor))))
     # Roots are rounded by the vector unit or by the scalar one, by position: an ulp between cohorts.
     assert_nests_close(bad, fresh, rtol=1e-6)
-    assert state.mt[''].loss[1] == start.mt[''].loss[1] and state.mt[''].loss[0] != start.mt[''].loss[0]
+    before, after = (one.scores['mt'].sums['loss'] for one in (start, state))
+    assert after[1] == before[1] and after[0] != before[0]
     assert any(np.any(a != b) for a, b in zip(*map(tf.nest.flatten, (state.server, start.server))))
     if method == 'virtual':
         toys.assert_posterior_is_product(state, 4)
@@ -120,7 +122,7 @@ def test_a_round_in_which_all_are_dropped_changes_nothing():
     assert [row['dropped_clients'] for row in history] == [2, 2]
     assert all(np.isnan(row['train/loss']) for row in history)
     for row in history:
-        assert row['mt/cross_entropy'] == pytest.approx(start.mt[''].summary()['cross_entropy'])
+        assert row['mt/cross_entropy'] == pytest.approx(start.scores['mt'].summary()['cross_entropy'])
 
 
 def test_mt_of_clients_that_were_never_selected_is_the_initial_servers():
@@ -130,17 +132,17 @@ def test_mt_of_clients_that_were_never_selected_is_the_initial_servers():
     never = [i for i in range(6) if i not in visited]
     assert never
     initial = simulation._evaluators[''].server(simulation.start().server)
-    for stored, first in zip(state.mt[''], initial):
+    for stored, first in zip(state.scores['mt'].sums.values(), initial.sums.values()):
         assert np.array_equal(stored[never], first[never])
-    assert np.all(state.mt[''].loss[list(visited)] != initial.loss[list(visited)])
+    assert np.all(state.scores['mt'].sums['loss'][list(visited)] != initial.sums['loss'][list(visited)])
 
 
 def test_mt_is_what_an_evaluation_of_all_clients_would_give(played):
     simulation, state, history = played
     visited = np.array(sorted({i for number in (1, 2, 3) for i in simulation.cohort_ids(number)}))
     again = simulation._evaluators[''].clients(state.clients.read(visited), visited)
-    np.testing.assert_allclose(state.mt[''].loss[visited], again.loss, rtol=1e-5)
-    assert history[-1]['mt/cross_entropy'] == state.mt[''].summary()['cross_entropy']
+    np.testing.assert_allclose(state.scores['mt'].sums['loss'][visited], again.sums['loss'], rtol=1e-5)
+    assert history[-1]['mt/cross_entropy'] == state.scores['mt'].summary()['cross_entropy']
 
 
 def test_metrics_of_a_round_have_the_promised_keys(played):
@@ -186,7 +188,7 @@ def row(number, accuracy, loss, val=None):
 def test_a_summary_has_the_best_the_last_and_the_mean_of_the_last_five():
     history = [row(i + 1, accuracy, loss) for i, (accuracy, loss) in enumerate(
         zip((0.1, 0.7, 0.3, 0.4, 0.5, 0.6), (2.0, 1.5, 1.0, 0.5, 0.8, 0.9)))]
-    summary = rounds.summarise(history)
+    summary = summarise(history)
     assert summary['max']['server/accuracy'] == 0.7 and summary['max_round']['server/accuracy'] == 2
     # The best cross-entropy is the smallest.
     assert summary['max']['server/cross_entropy'] == 0.5 and summary['max_round']['server/cross_entropy'] == 4
@@ -198,11 +200,11 @@ def test_a_summary_has_the_best_the_last_and_the_mean_of_the_last_five():
 
 def test_val_takes_the_test_metrics_of_the_round_that_was_best_on_validation():
     history = [row(1, 0.2, 2.0, val=0.1), row(2, 0.4, 1.0, val=0.9), row(3, 0.6, 0.5, val=0.3)]
-    summary = rounds.summarise(history)
+    summary = summarise(history)
     assert summary['val']['server/accuracy'] == 0.4 and summary['val_round']['server/accuracy'] == 2
     assert summary['val']['mt/cross_entropy'] == 0.5 and summary['val_round']['mt/cross_entropy'] == 2
 
 
 def test_a_summary_passes_over_rounds_without_a_number():
     history = [row(1, 0.2, float('nan')), row(2, 0.4, 1.0), row(3, 0.6, 2.0)]
-    assert rounds.summarise(history)['max']['server/cross_entropy'] == 1.0
+    assert summarise(history)['max']['server/cross_entropy'] == 1.0

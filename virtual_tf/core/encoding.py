@@ -108,7 +108,13 @@ def describe(tensors):
 def half_exponent(array):
     """e such that the largest value over 2^e lies in [2^14, 2^15) once it has 11 significant bits."""
     largest = np.abs(array).max(initial=0.0).astype(np.float32)
-    return max((int(largest.view(np.int32)) + 0x1000 >> 23) - 127 - HALF_TOP, MIN_EXPONENT)
+    return max(int(exponent_of_bits(largest.view(np.int32))), MIN_EXPONENT)
+
+
+def exponent_of_bits(bits):
+    """The same from the bits of a non-negative float32 as integers, NumPy's or TensorFlow's, without the floor."""
+    # Half a unit of the 11th bit first, so that rounding up to the next power of two is foreseen.
+    return (bits + 0x1000) // 2 ** 23 - 127 - HALF_TOP
 
 
 def _encode_tensor(arrays, values):

@@ -1,8 +1,7 @@
-"""The data types that modules share. Clients lie on the leading axis: [C, …] for a cohort, [K, …] for all."""
-from collections.abc import Callable
-from typing import Any, NamedTuple
+"""What goes wrong in ways that a user can understand; no traceback is needed for these."""
+import difflib
 
-import tensorflow as tf
+ANEW = '--noresume (on Flower resume=false)'     # what starts a run anew, for messages that advise it
 
 
 class VirtualTfError(Exception):
@@ -17,42 +16,8 @@ class Interrupted(Exception):
     """The run was asked to stop, and did so between two rounds."""
 
 
-class Cohort(NamedTuple):
-    """The data of the selected clients and the order in which they see it."""
-    x: tf.Tensor         # [C, N, …] examples, padded to the largest client of the data set
-    y: tf.Tensor         # [C, N, …] integer targets
-    size: tf.Tensor      # [C] number of real training targets, N_i
-    weight: tf.Tensor    # [C] exponent w_i of prior and initial posterior, 1/K or N_i/N
-    batches: tf.Tensor   # [C, T, B] positions in x; -1 is no example, a row of -1 no step
-    keys: tf.Tensor      # [C, 2] random stream of each client for this round
-
-
-class Training(NamedTuple):
-    """What happened to each client in a round; all leaves [C]."""
-    loss: tf.Tensor        # mean negative log-likelihood over the round
-    accuracy: tf.Tensor
-    accepted: tf.Tensor    # False: training gave a number that is not finite, the client was dropped
-    details: dict          # further [C] columns of the algorithm, for the logs
-
-
-class Algorithm(NamedTuple):
-    """A federated method as functions of state; nothing here owns a variable.
-
-    init(seed) → server state
-    init_clients(server, weight, keys) → client states [C, …] of clients that were never selected
-    client_update(server, clients, cohort) → proposals [C, …], deltas [C, …], Training
-    aggregate(deltas, accepted) → one delta, the only thing that the server gets to see
-    server_update(server, delta) → server state, shrink
-    commit(clients, proposals, deltas, shrink, accepted) → client states as the server has applied them
-    server_model(server) → the weights that S tests, client_models(clients) → those that MT tests
-    no_delta(server) → the delta that changes nothing
-    """
-    init: Callable[..., Any]
-    init_clients: Callable[..., Any]
-    client_update: Callable[..., Any]
-    aggregate: Callable[..., Any]
-    server_update: Callable[..., Any]
-    commit: Callable[..., Any]
-    server_model: Callable[..., Any]
-    client_models: Callable[..., Any]
-    no_delta: Callable[..., Any]
+def unknown(kind, name, known):
+    """The error for a name that nothing stands behind: what is known, the nearest one first if there is one."""
+    near = difflib.get_close_matches(str(name), known, 1)
+    hint = f'did you mean {near[0]!r}? ' if near else ''
+    return VirtualTfError(f'{kind} {name!r} is unknown; {hint}known are {", ".join(sorted(known))}')

@@ -10,6 +10,10 @@ A key is a pair of uint32 words; keys: [C, 2].
 import numpy as np
 import tensorflow as tf
 
+# What a stream of random numbers is for; together with the seed, and where they apply the round and the client, this
+# is its entropy.
+INITIAL_MEANS, SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION, CHOICE = range(9)
+
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _MANTISSA_BITS = 23

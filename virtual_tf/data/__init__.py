@@ -5,6 +5,7 @@ from virtual_tf.data.federated import DataError
 LOADERS = {'watch': watch.load, 'synthetic': synthetic.load, 'mnist': mnist.load, 'pmnist': mnist.load,
            'femnist': femnist.load, 'writers': writers.load, 'vsn': vsn.load, 'har': har.load, 'hapt': har.load,
            'shakespeare': shakespeare.load}
+WITH_MAX_CLIENTS = ('femnist', 'writers', 'shakespeare')     # those that max_clients cuts down
 # What follows these is a path.
 PREFIXES = {'leaf:': own.load_leaf, 'npz:': own.load_npz}
 

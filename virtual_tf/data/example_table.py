@@ -4,10 +4,8 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from virtual_tf.core.random_streams import make_generator
-from virtual_tf.data.federated import SPLIT, FederatedDataset, Split, split_in_two
-
-TEST_SHARE = 0.25   # the paper's 75/25
+from virtual_tf.core.random_streams import SPLIT, make_generator
+from virtual_tf.data.federated import TEST_SHARE, FederatedDataset, Split, split_in_two
 
 
 class Table(NamedTuple):

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from virtual_tf.core import random_streams
-from virtual_tf.core.errors import Cohort, VirtualTfError
-from virtual_tf.methods import local_sgd
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.data.cohorts import Cohort, plan_batches, steps_per_round
 
-# Purposes of random streams; the server's initial weights use 0.
-SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION, CHOICE = range(1, 9)
+TEST_SHARE = 0.25   # the paper's 75/25
 
 
 class DataError(VirtualTfError):
@@ -67,6 +66,10 @@ class FederatedDataset:
     def input_shape(self):
         return self.train.x.shape[1:]
 
+    def tested(self):
+        """{prefix of its metrics: Split} of what models are tested on: test data, and what was held out."""
+        return {'': self.test} | ({'val_': self.validation} if self.validation else {})
+
     @functools.cached_property
     def _targets(self):
         """Of the training data [K]; counting them reads every example, which is too much for every round."""
@@ -83,7 +86,7 @@ class FederatedDataset:
             return self
         kept, held = [], []
         for i, size in enumerate(self.train.sizes()):
-            order = random_streams.make_generator(seed, VALIDATION, i).permutation(size)
+            order = random_streams.make_generator(seed, random_streams.VALIDATION, i).permutation(size)
             count = min(max(1, round(fraction * size)), size - 1)
             x, y = self.train.client(i)
             held.append((x[order[:count]], y[order[:count]]))
@@ -121,17 +124,18 @@ class FederatedDataset:
         Clients that are part of a larger federation have the `numbers` and the `weights` [C] that they have there.
         """
         numbers = ids if numbers is None else numbers
-        weights = self.prior_weights(settings.prior_weighting)[ids] if weights is None else weights
+        if weights is None:
+            weights = self.prior_weights(settings.get('prior_weighting', 'uniform'))[ids]
         sizes = self.train.sizes()
         length = int(sizes.max())
-        steps = local_sgd.steps_per_round(length, settings.epochs, settings.batch_size)
+        steps = steps_per_round(length, settings.epochs, settings.batch_size)
         x, y = self.train.padded(ids, length)
-        batches = np.stack([
-            local_sgd.plan_batches(sizes[i], settings.epochs, settings.batch_size, steps,
-                               random_streams.make_generator(settings.seed, SHUFFLE, round_number, number))
-            for i, number in zip(ids, numbers)])
+        generators = (random_streams.make_generator(settings.seed, random_streams.SHUFFLE, round_number, number)
+                      for number in numbers)
+        batches = np.stack([plan_batches(sizes[i], settings.epochs, settings.batch_size, steps, generator)
+                            for i, generator in zip(ids, generators)])
         return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches,
-                      random_streams.make_keys(settings.seed, NOISE, round_number, ids=numbers))
+                      random_streams.make_keys(settings.seed, random_streams.NOISE, round_number, ids=numbers))
 
 
 def _moments(x):

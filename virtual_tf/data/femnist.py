@@ -5,11 +5,11 @@ label. 1 is the background, ink goes towards 0.
 """
 import numpy as np
 
-from virtual_tf.core.random_streams import make_generator
+from virtual_tf.core.random_streams import CHOICE, make_generator
 from virtual_tf.data import hdf5, prepared
 from virtual_tf.data.download import RemoteFile, fetch_unpacked
 from virtual_tf.data.example_table import Table, choose, federate
-from virtual_tf.data.federated import CHOICE, DataError
+from virtual_tf.data.federated import DataError
 
 NAMES = ('fed_emnist_digitsonly_train.h5', 'fed_emnist_digitsonly_test.h5')
 ARCHIVE = RemoteFile('fed_emnist_digitsonly.tar.bz2',

@@ -7,9 +7,9 @@ import zlib
 
 import numpy as np
 
-from virtual_tf.core.random_streams import make_generator
+from virtual_tf.core.random_streams import SPLIT, make_generator
 from virtual_tf.data.download import RemoteFile, fetch
-from virtual_tf.data.federated import SPLIT, DataError, FederatedDataset, Split
+from virtual_tf.data.federated import DataError, FederatedDataset, Split
 
 CLIENTS = 100
 _URL = 'https://storage.googleapis.com/cvdf-datasets/mnist/'

@@ -6,11 +6,10 @@ IID: one W, b ~ N(0, 1) and v = 0 for all. Client sizes are 50 + a lognormal(4, 
 """
 import numpy as np
 
-from virtual_tf.core.random_streams import make_generator
-from virtual_tf.data.federated import SPLIT, FederatedDataset, Split
+from virtual_tf.core.random_streams import SPLIT, make_generator
+from virtual_tf.data.federated import TEST_SHARE, FederatedDataset, Split
 
 FEATURES, CLASSES = 60, 10
-TEST_SHARE = 0.25
 
 
 def load(data_dir, settings):

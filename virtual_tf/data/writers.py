@@ -5,11 +5,11 @@ them by seed, each split 75/25.
 """
 import numpy as np
 
-from virtual_tf.core.random_streams import make_generator
+from virtual_tf.core.random_streams import CHOICE, make_generator
 from virtual_tf.data import mnist
 from virtual_tf.data.download import RemoteFile, fetch
 from virtual_tf.data.example_table import Table, choose, federate
-from virtual_tf.data.federated import CHOICE, DataError
+from virtual_tf.data.federated import DataError
 
 MIN_DIGITS = 110
 CAVEAT = 'MNIST digits by NIST writer'

@@ -6,13 +6,11 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from virtual_tf.core import encoding, random_streams, safe_files
+from virtual_tf.core import encoding, random_streams, safe_files, strict_json
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings
-from virtual_tf.data.federated import PRIVATE
 from virtual_tf.deploy import messages, protocol, units
 from virtual_tf.deploy.shelf import FolderShelf
-from virtual_tf.runs import driver, hooks
+from virtual_tf.methods import registry
 from virtual_tf.simulator.evaluation import Evaluator
 
 _ALL = np.zeros(1, np.int64)     # the position of the one client in its own data set
@@ -27,8 +25,8 @@ class Client:
         self.number, self.folder = number, folder / instruction.run
         # The classes of all clients, of which this one may not have seen the last.
         self.dataset = dataset = dataclasses.replace(dataset, num_classes=instruction.num_classes)
-        self.network, self.algorithm, self.settings = driver.build_method(
-            Settings(**instruction.settings), dataset)
+        self.network, self.algorithm, self.settings = registry.build(
+            registry.read_settings(instruction.settings), dataset)
         self.instruction = instruction
         self._initial = self.algorithm.init(self.settings.seed)
 
@@ -67,8 +65,8 @@ class Client:
         return np.array([self.instruction.weight], np.float32)
 
     def _start(self):
-        return self.algorithm.init_clients(
-            self._initial, self._weight(), random_streams.make_keys(self.settings.seed, PRIVATE, ids=[self.number]))
+        keys = random_streams.make_keys(self.settings.seed, random_streams.PRIVATE, ids=[self.number])
+        return self.algorithm.init_clients(self._initial, self._weight(), keys)
 
     def _train(self, server, state, cohort):
         """(accepted, (report, [delta as bytes, proposal …])) of client_update with this one client."""
@@ -83,7 +81,7 @@ class Client:
         report = {'details': {name: report.pop(name) for name in training.details}, **report}
         report['details'] |= {'seconds_trace': traced - started, 'seconds_train': trained - traced}
         if not accepted:
-            return False, ({**hooks.finite(report), 'scores': {}}, [])
+            return False, ({**strict_json.finite(report), 'scores': {}}, [])
         alone = tf.nest.map_structure(lambda value: value[0], deltas)
         # As if nobody else had answered: what MT tests does not depend on r.
         _, shrink = self.algorithm.server_update(server, alone)
@@ -107,14 +105,13 @@ class Client:
                                      tf.constant([True]))
 
     def _scores(self, server, state):
-        """{model and split: (loss, hits)} on the client's own data."""
-        splits = {'': self.dataset.test} | ({'val_': self.dataset.validation} if self.dataset.validation else {})
+        """{model and split: {metric: what the client has of it}} on the client's own data."""
         scores = {}
-        for prefix, split in splits.items():
+        for prefix, split in self.dataset.tested().items():
             evaluator = Evaluator(self.network, self.algorithm, split, self.settings, [self.number])
             tested = {'mt': evaluator.clients(state, _ALL)}
             if self.instruction.scores_server:
                 tested['server'] = evaluator.server(server)
-            scores |= {f'{prefix}{name}': (float(found.loss[0]), float(found.hits[0]))
+            scores |= {f'{prefix}{name}': {metric: sums[0].tolist() for metric, sums in found.sums.items()}
                        for name, found in tested.items()}
         return scores

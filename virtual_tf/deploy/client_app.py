@@ -3,6 +3,7 @@
     partition-id    its number, 0 to K − 1
     data            npz:FILE or leaf:FOLDER with its own data; without it, its part of the run's data set
     state-dir       a folder of its own for what it keeps
+    plugins         files with models and methods, by commas; without it, those that the run configuration names
 
 Flower starts a process for every message. What is heavy is imported when a message needs it.
 """
@@ -24,10 +25,8 @@ app = ClientApp(mods=[mask_when_asked])
 
 @app.query()
 def introduce(message, context):
-    from virtual_tf.core.settings import Settings
     from virtual_tf.deploy import client_data, fleet
-    settings = Settings(**json.loads(message.content['settings']['json']))
-    dataset = load(context, settings)
+    dataset = load(context, json.loads(message.content['settings']['json']))
     return Message(fleet.pack_introduction(client_data.introduce(number(context), dataset)), reply_to=message)
 
 
@@ -39,13 +38,12 @@ def train(message, context):
 
 
 def _train(message, context, started):
-    from virtual_tf.core.settings import Settings
     from virtual_tf.deploy import fleet, logs, secure
     from virtual_tf.deploy.client import Client
     logs.to_stderr()
     channel = fleet if 'instruction' in message.content else secure
     instruction = channel.unpack_instruction(message.content)
-    dataset = load(context, Settings(**instruction.settings))
+    dataset = load(context, instruction.settings)
     imported = time.perf_counter()
     client = Client(number(context), dataset, state_folder(context), instruction)
     reply = client.answer()
@@ -65,9 +63,13 @@ def number(context):
 
 
 def load(context, settings):
+    """The client's data set, for the settings {name: value} that the server sent."""
+    from virtual_tf.core import plugins
     from virtual_tf.deploy import client_data
+    from virtual_tf.methods import registry
+    plugins.load_all(context.node_config.get('plugins') or context.run_config['plugins'])
     return client_data.load(number(context), context.node_config.get('data', ''), context.run_config['data_dir'],
-                            settings)
+                            registry.read_settings(settings))
 
 
 def state_folder(context):

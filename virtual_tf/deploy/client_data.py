@@ -1,6 +1,4 @@
 """A client's own data, and what it tells of it; and the server's picture of data that is elsewhere."""
-import dataclasses
-
 import numpy as np
 
 from virtual_tf import data
@@ -19,7 +17,7 @@ def load(number, source, data_dir, settings):
         return whole.part([number])
     if settings.standardize == 'global':
         raise DataError('standardize=global needs the data of all clients in one place; use standardize=client')
-    alone = data.load(data_dir, dataclasses.replace(settings, dataset=source))
+    alone = data.load(data_dir, settings.replace(dataset=source))
     if len(alone.clients) != 1:
         raise DataError(f'{source} has {len(alone.clients)} clients; give each client a source with its own data alone')
     return alone

@@ -52,18 +52,18 @@ class Fleet:
         """{client: Reply or Failure} to {client: Instruction}: who is new may take half of round_timeout to say who
         it is, and then all have round_timeout."""
         online = self._meet(self._round_timeout / 2)
-        outcome, asked = {}, {}
-        for client, instruction in instructions.items():
-            if self._nodes.get(client) in online:
-                asked[self._nodes[client]] = client, pack_instruction(instruction)
-            else:
-                outcome[client] = Failure('failed', 'its SuperNode is not connected')
-        replies = self._send({node: record for node, (_, record) in asked.items()}, MessageType.TRAIN,
-                             self._round_timeout)
-        for node, (client, _) in asked.items():
-            outcome[client] = (read(replies[node], unpack_reply) if node in replies else
-                               Failure('late', f'no reply within {self._round_timeout:g} s'))
-        return outcome
+        here = {client: self._nodes[client] for client in instructions if self._nodes.get(client) in online}
+        absent = {*instructions} - {*here}
+        return dict.fromkeys(absent, Failure('failed', 'its SuperNode is not connected')) | self._exchange_with(
+            here, instructions)
+
+    def _exchange_with(self, here, instructions):
+        """{client: Reply or Failure} of those who are online, {client: node}."""
+        replies = self._send({node: pack_instruction(instructions[client]) for client, node in here.items()},
+                             MessageType.TRAIN, self._round_timeout)
+        late = Failure('late', f'no reply within {self._round_timeout:g} s')
+        return {client: read(replies[node], unpack_reply) if node in replies else late
+                for client, node in here.items()}
 
     def _meet(self, patience=0.0):
         """Asks nodes that are new who they are and hears who has answered; returns the ids of all that are online.

@@ -13,10 +13,12 @@ import numpy as np
 from virtual_tf.core import encoding
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.deploy.protocol import Order
+from virtual_tf.methods.interface import WeighedDelta
 
 SPLITS = {'train', 'test', 'validation'}
 MOST = 10 ** 8       # clients, examples or targets that a number may stand for
 DETAILS = 50         # figures of a client's training, beside loss and accuracy
+
 
 class Introduction(NamedTuple):
     client: int           # number in the federation, 0 to K − 1
@@ -44,7 +46,7 @@ class Reply(NamedTuple):
     client: int
     version: int
     accepted: bool        # False: the training gave numbers that are not finite, there is no delta
-    report: dict          # loss, accuracy, details, scores {model and split: (loss, hits)}
+    report: dict          # loss, accuracy, details, scores {model and split: {metric: its sums}}
     delta: bytes
 
 
@@ -80,7 +82,7 @@ def read_delta(reply, instruction, introduction, like, server, norm_bound):
     except encoding.EncodingError as error:
         raise RefusedError(str(error)) from error
     examples = introduction.sizes['train'][1]
-    if hasattr(delta, 'size') and delta.size != examples:
+    if isinstance(delta, WeighedDelta) and delta.size != examples:
         raise RefusedError(f'its delta counts {float(delta.size):g} examples, the client has {examples}')
     norm = relative_norm(delta, server)
     if norm > norm_bound:
@@ -103,13 +105,18 @@ def check_introduction(introduction):
         raise RefusedError('it introduces itself with values that no data has')
 
 
-def check_report(report, splits):
-    """Refuses what would spoil the metrics."""
+def check_report(report, expected):
+    """Refuses what would spoil the metrics; expected: {model and split: {metric: shape of its sums}}."""
     try:
-        numbers = [report['loss'], report['accuracy'], *report['details'].values(),
-                   *(value for loss, hits in report['scores'].values() for value in (loss, hits))]
+        numbers = [report['loss'], report['accuracy'], *report['details'].values()]
         finite = all(isinstance(value, int | float) and math.isfinite(value) for value in numbers)
-        missing = {*splits} - {*report['scores']}
+        missing = [model for model, shapes in expected.items() if {*shapes} - {*report['scores'].get(model, ())}]
+        for model, shapes in expected.items():
+            for metric in {*shapes} & {*report['scores'].get(model, ())}:
+                sums = np.array(report['scores'][model][metric])
+                if sums.shape != shapes[metric] or sums.dtype.kind not in 'if':
+                    raise ValueError(f'{metric} of {model} has shape {sums.shape} and type {sums.dtype}')
+                finite = finite and bool(np.isfinite(sums).all())
         names = len(report['details']) <= DETAILS and all(len(name) <= 64 for name in report['details'])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RefusedError(f'its report is malformed: {error!r:.300}') from error
@@ -124,7 +131,7 @@ def check_report(report, splits):
 def relative_norm(delta, server):
     """Largest ratio, over the kinds of values, of a delta's Euclidean norm to that of the server's state."""
     scale = 1.0
-    if hasattr(delta, 'size'):     # FedAvg's counts every example once
+    if isinstance(delta, WeighedDelta):     # it counts every example once
         scale, delta = max(float(delta.size), 1.0), delta.weighted
     sent, held = (list(encoding.flatten(message).values()) for message in (delta, server))
     kinds = range(len(held[0]))

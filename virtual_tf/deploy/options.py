@@ -1,9 +1,12 @@
 """The run configuration of the Flower app: every setting of a run, and what only a deployment has to be told."""
 import dataclasses
+import json
 
-from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings, make_settings
+from virtual_tf.core import plugins
+from virtual_tf.core.errors import VirtualTfError, unknown
+from virtual_tf.core.settings import COMMON
 from virtual_tf.data.download import DATA_DIR
+from virtual_tf.methods import registry
 
 # Of a round with secure aggregation: with two, each sees the other's delta; with more, the sum of steps overflows.
 FEWEST, MOST = 3, 1000
@@ -24,6 +27,8 @@ class Options:
     output_dir: str = 'runs/flower'
     state_dir: str = 'runs/flower-clients'     # of clients whose node configuration names no folder
     data_dir: str = DATA_DIR
+    plugins: str = ''              # files with models and methods of your own, by commas; clients need them too
+    own_settings: str = ''         # settings of a plug-in's method as JSON: {"rate": 0.1}
 
     def __post_init__(self):
         if self.evaluation not in ('server', 'clients'):
@@ -36,30 +41,50 @@ class Options:
 def parse(config):
     """(Options, Settings) of a run configuration."""
     given = {key.replace('-', '_'): value for key, value in config.items() if value != UNSET}
-    options = Options(**_typed(Options, given))
-    chosen = _typed(Settings, given)
-    unknown = {*given} - {field.name for kind in (Options, Settings) for field in dataclasses.fields(kind)}
-    if unknown:
-        raise VirtualTfError(f'the run configuration has {", ".join(sorted(unknown))}, which is no setting')
-    chosen.setdefault('clients_per_round', max(1, round(options.fraction * options.clients)))
-    settings = make_settings(chosen)
-    if options.secure and (settings.method != 'virtual' or settings.factor_bookkeeping != 'exact'):
-        raise VirtualTfError('secure aggregation is for method=virtual with factor_bookkeeping=exact; use secure=false')
-    if options.secure and not FEWEST <= settings.clients_per_round <= MOST:
-        raise VirtualTfError(f'secure aggregation needs {FEWEST} to {MOST} clients a round, clients_per_round is '
-                             f'{settings.clients_per_round}')
+    names = [field.name for field in dataclasses.fields(Options)]
+    options = _options({name: given.pop(name) for name in names if name in given})
+    plugins.load_all(options.plugins)
+    given |= _own_settings(options.own_settings)
+    known = {*COMMON, *registry.own_settings()}
+    for name in given:
+        if name not in known:
+            raise unknown('run configuration', name, known | {*names})
+    given.setdefault('clients_per_round', max(1, round(options.fraction * options.clients)))
+    settings = registry.make_settings(given)
+    _check_secure(options, settings)
     return options, settings
 
 
-def _typed(kind, given):
-    """The values of one dataclass; TOML's 1 may stand for 1.0."""
+def _check_secure(options, settings):
+    if not options.secure:
+        return
+    if not registry.find(settings.method).natural_deltas or settings.get('factor_bookkeeping', 'exact') != 'exact':
+        able = ', '.join(name for name, method in registry.METHODS.items() if method.natural_deltas)
+        raise VirtualTfError(f'secure aggregation is for method={able} with factor_bookkeeping=exact; use secure=false')
+    if not FEWEST <= settings.clients_per_round <= MOST:
+        raise VirtualTfError(f'secure aggregation needs {FEWEST} to {MOST} clients a round, clients_per_round is '
+                             f'{settings.clients_per_round}')
+
+
+def _own_settings(text):
+    try:
+        values = json.loads(text or '{}')
+    except ValueError as error:
+        raise VirtualTfError(f'own_settings = {text!r} is no JSON ({error}); write it as {{"rate": 0.1}}') from None
+    if not isinstance(values, dict):
+        raise VirtualTfError(f'own_settings = {text!r} is no JSON object; write it as {{"rate": 0.1}}')
+    return values
+
+
+def _options(given):
+    """The Options; TOML's 1 may stand for 1.0."""
     values = {}
-    for field in dataclasses.fields(kind):
+    for field in dataclasses.fields(Options):
         if field.name in given:
             value = given[field.name]
-            if field.type is float and isinstance(value, int) and not isinstance(value, bool):
+            if field.type is float and type(value) is int:
                 value = float(value)
             if type(value) is not field.type:
                 raise VirtualTfError(f'{field.name} must be of type {field.type.__name__}, got {value!r}')
             values[field.name] = value
-    return values
+    return Options(**values)

@@ -121,6 +121,10 @@ class Ledger:
         self._heads |= dict.fromkeys(clients, version)
         self._forget()
 
+    def contributors(self):
+        """Clients of whom a delta is in the server's state."""
+        return sorted(self._heads)
+
     def save(self):
         """The manifest of a checkpoint: {client: head}"""
         return dict(self._heads)

@@ -47,23 +47,17 @@ class SecureFleet(Fleet):
         self._context, self.total, self.masked_bytes = run_context, None, 0
         self._reasons = {}     # node → the Failure that it answered with
 
-    def exchange(self, instructions):
-        online = self._meet(self._round_timeout / 2)
+    def _exchange_with(self, here, instructions):
         self.total, self.masked_bytes, self._reasons = None, 0, {}
-        here = {client: self._nodes[client] for client in instructions if self._nodes.get(client) in online}
-        outcome = {client: Failure('failed', 'its SuperNode is not connected') for client in {*instructions} - {*here}}
         clients = {node: client for client, node in here.items()}
         try:
             results = self._aggregate({node: instructions[client] for node, client in clients.items()})
             replies = {clients[node]: _read_reply(result) for node, result in results.items()}
         except Exception as error:     # Flower checks nothing of what the clients send it
             logging.warning('secure aggregation failed: %r', error)
-            reason = f'the round counts for nobody: {error!r:.300}'
-            return outcome | {client: Failure('refused', reason) for client in here}
-        for client, node in here.items():
-            outcome[client] = replies.get(client) or self._reasons.get(node) or Failure(
-                'late', 'no masked delta of it is in the sum')
-        return outcome
+            return dict.fromkeys(here, Failure('refused', f'the round counts for nobody: {error!r:.300}'))
+        silent = Failure('late', 'no masked delta of it is in the sum')
+        return {client: replies.get(client) or self._reasons.get(node) or silent for client, node in here.items()}
 
     def _aggregate(self, instructions):
         """{node: result} of a round with {node: Instruction}; `total` has the sum of the deltas, in steps."""

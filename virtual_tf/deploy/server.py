@@ -1,5 +1,4 @@
-"""The server of a federation: the rounds of training.Simulation, with clients that are elsewhere."""
-import dataclasses
+"""The server of a federation: the rounds of simulator.rounds.Simulation, with clients that are elsewhere."""
 import time
 
 import numpy as np
@@ -7,12 +6,13 @@ import tensorflow as tf
 from absl import logging
 
 from virtual_tf.core import encoding
-from virtual_tf.core.errors import Training
 from virtual_tf.deploy import ledger, messages
 from virtual_tf.deploy.messages import Failure, Instruction
 from virtual_tf.deploy.protocol import version_of
+from virtual_tf.methods.interface import Training
 from virtual_tf.simulator import rounds
 from virtual_tf.simulator.evaluation import Evaluator, Scores
+from virtual_tf.simulator.metrics import METRICS
 
 _KINDS = ('failed', 'late', 'refused')
 
@@ -29,10 +29,10 @@ class Federation:
     def __init__(self, network, algorithm, dataset, settings, fleet, norm_bound, tests_server):
         self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
         self._fleet, self._norm_bound = fleet, norm_bound
-        self._splits = {'': dataset.test} | ({'val_': dataset.validation} if dataset.validation else {})
+        self._splits = dataset.tested()
         self._evaluators = {prefix: Evaluator(network, algorithm, split, settings)
                             for prefix, split in self._splits.items()} if tests_server else {}
-        self._weights = dataset.prior_weights(settings.prior_weighting)
+        self._weights = dataset.prior_weights(settings.get('prior_weighting', 'uniform'))
         self._start = None
 
     def start(self, folder):
@@ -40,10 +40,10 @@ class Federation:
         self._start = ledger.next_start(folder.parent)
         ledger.remember(folder.parent, self._fleet.introductions)
         server = self.algorithm.init(self.settings.seed)
-        scores = {prefix: evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
+        scores = {f'{prefix}mt': evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
         if not scores:
-            scores = {f'{prefix}{model}': _unmeasured(split) for prefix, split in self._splits.items()
-                      for model in ('', 'server')}
+            scores = {f'{prefix}{model}': Scores.unmeasured(split.targets())
+                      for prefix, split in self._splits.items() for model in ('mt', 'server')}
         return rounds.RunState(server, ledger.FolderLedger(folder), 0, scores)
 
     def run(self, state):
@@ -62,7 +62,6 @@ class Federation:
         version = version_of(self._start.generation, number)
         instructions = self._instructions(state, number, version)
         replies = self._fleet.exchange(instructions)
-        answered = time.perf_counter()
         accepted, dropped, failures = self._sift(replies, instructions, state.server)
         largest = self._largest([delta for _, delta in accepted.values()], state.server)
         delta = self._aggregate(state.server, [delta for _, delta in accepted.values()])
@@ -71,23 +70,23 @@ class Federation:
         state.clients.applied(list(accepted), version, shrink_bytes)
         state.round = number
         self._log(failures, dropped, number)
-        # What the clients name comes first: it replaces nothing.
-        metrics = {**self._of_clients({client: reply for client, (reply, _) in accepted.items()}), 'round': number,
-                   'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
-                   'dropped_clients': len(dropped), **largest,
-                   **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values())
-                      for kind in _KINDS},
-                   **self._traffic(instructions, [reply for reply, _ in accepted.values()],
-                                   [delta for _, delta in accepted.values()]),
-                   **self._evaluate(state, {client: reply for client, (reply, _) in accepted.items()})}
+        aggregated = time.perf_counter()
+        scores = self._evaluate(state, {client: reply for client, (reply, _) in accepted.items()})
         done = time.perf_counter()
-        return metrics | {'seconds': done - started, 'seconds_evaluation': done - answered}
+        # What the clients name comes first: it replaces nothing.
+        return {**self._of_clients({client: reply for client, (reply, _) in accepted.items()}), 'round': number,
+                'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
+                'dropped_clients': len(dropped), **largest,
+                **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values()) for kind in _KINDS},
+                **self._traffic(instructions, [reply for reply, _ in accepted.values()],
+                                [delta for _, delta in accepted.values()]), **scores,
+                'seconds': done - started, 'seconds_evaluation': done - aggregated}
 
     def _instructions(self, state, number, version):
         server = encoding.encode(state.server)
         return {client: Instruction(
                     self._start.run, number, state.clients.order(client, version), float(self._weights[client]),
-                    self.dataset.num_classes, dataclasses.asdict(self.settings), not self._evaluators,
+                    self.dataset.num_classes, self.settings.to_dict(), not self._evaluators,
                     self.secure, server)
                 for client in map(int, self.cohort_ids(number))}
 
@@ -117,8 +116,16 @@ class Federation:
         return {'largest_delta': max((messages.relative_norm(delta, server) for delta in deltas), default=0.0)}
 
     def _expected_scores(self):
+        """{model and split: {metric: shape}} of what a client reports."""
         models = ('mt',) if self._evaluators else ('mt', 'server')
-        return [f'{prefix}{model}' for prefix in self._splits for model in models]
+        shapes = {name: metric.shape for name, metric in METRICS.items()}
+        return {f'{prefix}{model}': shapes for prefix in self._splits for model in models}
+
+    def measure_again(self, state, missing):
+        """The clients' models are elsewhere: what a checkpoint lacks of them is unknown until they report it."""
+        for scores in state.scores.values():
+            for metric in missing:
+                scores.sums[metric][state.clients.contributors()] = np.nan
 
     def _aggregate(self, server, deltas):
         if not deltas:
@@ -147,16 +154,16 @@ class Federation:
 
     def _evaluate(self, state, replies):
         """S and MT as last measured; S here and now if the data is here."""
+        for model, scores in state.scores.items():
+            for client, reply in replies.items():
+                for metric, sums in scores.sums.items():
+                    sums[client] = reply.report['scores'][model][metric]
         metrics = {}
         for prefix in self._splits:
-            for client, reply in replies.items():
-                for model, scores in (('mt', state.mt[prefix]), ('server', state.mt.get(f'{prefix}server'))):
-                    if scores is not None:
-                        scores.loss[client], scores.hits[client] = reply.report['scores'][f'{prefix}{model}']
             server = (self._evaluators[prefix].server(state.server) if self._evaluators
-                      else state.mt[f'{prefix}server'])
-            for name, scores in (('server', server), ('mt', state.mt[prefix])):
-                metrics |= {f'{prefix}{name}/{key}': value for key, value in _summary(scores).items()}
+                      else state.scores[f'{prefix}server'])
+            for name, scores in (('server', server), ('mt', state.scores[f'{prefix}mt'])):
+                metrics |= {f'{prefix}{name}/{key}': value for key, value in scores.summary().items()}
         return metrics
 
     def _log(self, failures, dropped, number):
@@ -167,16 +174,3 @@ class Federation:
             logging.warning('round %d: the training of client %d (%s) gave numbers that are not finite; it was dropped '
                             'from the round and keeps its state (a smaller client_lr helps)', number, client,
                             self.dataset.clients[client])
-
-
-def _unmeasured(split):
-    targets = split.targets()
-    return Scores(np.full(len(targets), np.nan), np.full(len(targets), np.nan), targets)
-
-
-def _summary(scores):
-    """Scores.summary of the clients that were measured, NaN as long as none was."""
-    measured = ~np.isnan(scores.loss)
-    if not measured.any():
-        return dict.fromkeys(('accuracy', 'cross_entropy', 'accuracy_std'), float('nan'))
-    return {key: float(value) for key, value in Scores(*(part[measured] for part in scores)).summary().items()}

@@ -19,8 +19,6 @@ def main(grid, context):
 
 def play(grid, context, options, settings):
     """Gathers the clients and plays the rounds; returns (summary, history)."""
-    import dataclasses
-
     from virtual_tf import data
     from virtual_tf.core.errors import VirtualTfError
     from virtual_tf.deploy import client_data, ledger
@@ -29,7 +27,7 @@ def play(grid, context, options, settings):
     from virtual_tf.runs import driver
     driver.check_names(settings)
     output = pathlib.Path(options.output_dir).expanduser()
-    arguments = (grid, options.clients, dataclasses.asdict(settings), options.start_timeout, options.round_timeout,
+    arguments = (grid, options.clients, settings.to_dict(), options.start_timeout, options.round_timeout,
                  options.pinned)
     fleet, kind = Fleet(*arguments), Federation
     if options.secure:

@@ -1,6 +1,4 @@
-"""Federated methods, by the names that --method takes."""
-from virtual_tf.methods.fedavg import fedavg
-from virtual_tf.methods.fedprox import fedprox
-from virtual_tf.methods.virtual.method import virtual
+"""Federated methods: what one is (interface), all by name (registry), one file each. Importing this registers them."""
+from virtual_tf.methods import fedavg, fedprox, virtual
 
-ALGORITHMS = {'virtual': virtual, 'fedavg': fedavg, 'fedprox': fedprox}
+__all__ = ['fedavg', 'fedprox', 'virtual']

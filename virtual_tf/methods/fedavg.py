@@ -1,20 +1,22 @@
-"""FedAvg: federated averaging (McMahan et al. 2017), and FedProx (Sahu et al. 2018), which adds a penalty.
+"""FedAvg: federated averaging (McMahan et al. 2017).
 
 Clients minimise their own loss from the server's weights w; the server moves by η_s times the mean of their
 differences, weighted by client size:  w ← w + η_s · Σ N_i (w_i − w) / Σ N_i.
 A delta is the pair (N_i (w_i − w), N_i), so that summing is all that aggregation does.
 """
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import aggregate, all_finite, for_each_client, keep_accepted, over_clients
-from virtual_tf.core.errors import Algorithm, Training
-from virtual_tf.methods import local_sgd
-from virtual_tf.methods.virtual import pruning
-from virtual_tf.methods.virtual.free_energy import expected_loss
-from virtual_tf.networks import models
+from virtual_tf.methods import local_sgd, private_path
+from virtual_tf.methods.interface import Algorithm, Training, WeighedDelta
+from virtual_tf.methods.registry import Method, Sweep, register
+from virtual_tf.methods.rounding import round_values
+from virtual_tf.networks import gated
+from virtual_tf.networks.likelihood import expected_loss
 
 
 class ClientState(NamedTuple):
@@ -24,69 +26,78 @@ class ClientState(NamedTuple):
     deployed: dict
 
 
-class Delta(NamedTuple):
-    weighted: dict    # N_i (w_i − w)
-    size: tf.Tensor   # N_i
+def init(network, settings, seed):
+    keys = random_streams.make_keys(seed, random_streams.INITIAL_MEANS)
+    means = gated.initial_means(network, keys, settings.mean_init, settings.mean_init_scale)
+    return {name: mean[0] for name, mean in means.items()}
+
+
+def init_clients(network, settings, server, weight, keys):
+    private, gates = {}, {}
+    if settings.private != 'none':
+        private = gated.initial_means(network, keys, settings.private_mean_init, settings.private_mean_scale)
+        gates = gated.initial_gates(network, len(keys), settings.gate_init)
+    return ClientState(private, gates, for_each_client(server, len(weight)))
+
+
+def client_update(network, settings, penalty, server, clients, cohort):
+    """SGD from the server's weights; `penalty(weights, start)` is the gradient of a regulariser of one weight."""
+    start = gated.Weights(for_each_client(server, cohort.size.shape[0]), clients.private, clients.gates)
+
+    def gradient(weights, x, y, mask, step):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(weights)
+            loss, sums = expected_loss(
+                network, weights, settings.private, x, y, mask, random_streams.fold_in(cohort.keys, step))
+        gradients = tape.gradient(loss, weights)
+        if penalty is not None:
+            gradients = gradients._replace(shared={
+                name: value + penalty(weights.shared[name], server[name])
+                for name, value in gradients.shared.items()})
+        return gradients, sums
+
+    def project(weights):
+        return weights._replace(gates=tf.nest.map_structure(tf.nn.relu, weights.gates))
+
+    trained, (loss, accuracy) = local_sgd.sgd(gradient, project, start, cohort, settings.client_lr)
+    size = tf.cast(cohort.size, loss.dtype)
+    deltas = round_values(WeighedDelta({name: over_clients(size, value) * (value - server[name])
+                                        for name, value in trained.shared.items()}, size), settings.values)
+    proposals = ClientState(trained.private, trained.gates, trained.shared)
+    return proposals, deltas, Training(loss, accuracy, all_finite((proposals, deltas, loss)), {})
+
+
+def server_update(settings, server, delta):
+    # A round in which every client was dropped moves nothing.
+    scale = settings.server_lr / tf.maximum(delta.size, 1.0)
+    return {name: value + scale * delta.weighted[name] for name, value in server.items()}, {}
+
+
+def commit(clients, proposals, deltas, shrink, accepted):
+    return keep_accepted(proposals, clients, accepted)
+
+
+def server_model(server):
+    return gated.without_private(for_each_client(server, 1))
+
+
+def client_models(clients):
+    return gated.Weights(clients.deployed, clients.private, clients.gates)
+
+
+def no_delta(server):
+    return WeighedDelta(tf.nest.map_structure(tf.zeros_like, server), tf.constant(0.0))
 
 
 def fedavg(network, settings, penalty=None):
-    """The method as an Algorithm; `penalty(weights, start)` is the gradient of a regulariser of one weight."""
+    """The method as an Algorithm."""
+    return Algorithm(
+        partial(init, network, settings), partial(init_clients, network, settings),
+        local_sgd.compiled(partial(client_update, network, settings, penalty), settings), aggregate,
+        partial(server_update, settings), commit, server_model, client_models, no_delta)
 
-    def init(seed):
-        means = models.initial_means(
-            network, random_streams.make_keys(seed, 0), settings.mean_init, settings.mean_init_scale)
-        return {name: mean[0] for name, mean in means.items()}
 
-    def init_clients(server, weight, keys):
-        private, gates = {}, {}
-        if settings.private != 'none':
-            private = models.initial_means(
-                network, keys, settings.private_mean_init, settings.private_mean_scale)
-            gates = models.initial_gates(network, len(keys), settings.gate_init)
-        return ClientState(private, gates, for_each_client(server, len(weight)))
-
-    @tf.function(jit_compile=settings.compile == 'xla', autograph=False)
-    def client_update(server, clients, cohort):
-        start = models.Weights(for_each_client(server, cohort.size.shape[0]), clients.private, clients.gates)
-
-        def gradient(weights, x, y, mask, step):
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(weights)
-                loss, sums = expected_loss(
-                    network, weights, settings.private, x, y, mask, random_streams.fold_in(cohort.keys, step))
-            gradients = tape.gradient(loss, weights)
-            if penalty is not None:
-                gradients = gradients._replace(shared={
-                    name: value + penalty(weights.shared[name], server[name])
-                    for name, value in gradients.shared.items()})
-            return gradients, sums
-
-        def project(weights):
-            return weights._replace(gates=tf.nest.map_structure(tf.nn.relu, weights.gates))
-
-        trained, (loss, accuracy) = local_sgd.sgd(gradient, project, start, cohort, settings.client_lr)
-        size = tf.cast(cohort.size, loss.dtype)
-        deltas = pruning.round_values(Delta({name: over_clients(size, value) * (value - server[name])
-                                            for name, value in trained.shared.items()}, size), settings.values)
-        proposals = ClientState(trained.private, trained.gates, trained.shared)
-        return proposals, deltas, Training(loss, accuracy, all_finite((proposals, deltas, loss)), {})
-
-    def server_update(server, delta):
-        # A round in which every client was dropped moves nothing.
-        scale = settings.server_lr / tf.maximum(delta.size, 1.0)
-        return {name: value + scale * delta.weighted[name] for name, value in server.items()}, {}
-
-    def commit(clients, proposals, deltas, shrink, accepted):
-        return keep_accepted(proposals, clients, accepted)
-
-    def server_model(server):
-        return models.Weights(for_each_client(server, 1))
-
-    def client_models(clients):
-        return models.Weights(clients.deployed, clients.private, clients.gates)
-
-    def no_delta(server):
-        return Delta(tf.nest.map_structure(tf.zeros_like, server), tf.constant(0.0))
-
-    return Algorithm(init, init_clients, client_update, aggregate, server_update, commit, server_model, client_models,
-                     no_delta)
+METHOD = register(Method(
+    'fedavg', fedavg, 'FedAvg', settings=private_path.SETTINGS, looks={'FedAvg': ('#E69F00', '--')},
+    sweep=Sweep('server_lr', (0.7, 1.0, 1.4, 2.0), server_lr=(0.5, 2.8, 4.0, 5.6),
+                small_axis='server_lr', small_values=(1.0, 1.4))))

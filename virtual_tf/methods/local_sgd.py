@@ -4,7 +4,6 @@ Clients are stacked on the leading axis and share no parameter, so the gradient 
 gradient of each. Clients of unequal size are exact: the plan of batches marks what is no example, and a client whose
 own epochs are done stands still while the others go on.
 """
-import numpy as np
 import tensorflow as tf
 
 from virtual_tf.core.client_axis import over_clients
@@ -15,19 +14,9 @@ def fused(function):
     return tf.function(function, jit_compile=True, autograph=False)
 
 
-def steps_per_round(size, epochs, batch_size):
-    """Steps that a client of `size` examples takes; the partial last batch counts."""
-    return epochs * -(-size // batch_size)
-
-
-def plan_batches(size, epochs, batch_size, steps, generator):
-    """A fresh shuffle for each epoch as positions [steps, batch_size]; -1 pads the last batch and the steps after."""
-    per_epoch = -(-size // batch_size)
-    order = np.full([epochs, per_epoch * batch_size], -1, np.int32)
-    order[:, :size] = generator.permuted(np.tile(np.arange(size, dtype=np.int32), (epochs, 1)), axis=1)
-    plan = np.full([steps, batch_size], -1, np.int32)
-    plan[:epochs * per_epoch] = order.reshape(-1, batch_size)
-    return plan
+def compiled(client_update, settings):
+    """A method's client_update as the tf.function that it has to be."""
+    return tf.function(client_update, jit_compile=settings.compile == 'xla', autograph=False)
 
 
 def sgd(gradient, project, start, cohort, learning_rate):

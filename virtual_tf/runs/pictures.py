@@ -5,17 +5,15 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt
 import numpy as np
 
+from virtual_tf.methods import registry
+
 _PANELS = (('server/accuracy', 'S accuracy, %', 100.0), ('mt/accuracy', 'MT accuracy, %', 100.0),
            ('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_entropy', 'MT cross-entropy', 1.0))
-# A method has one look in all pictures: a colour of Okabe and Ito, which the colour-blind can tell apart, and a dash.
-STYLES = {'FedAvg': ('#E69F00', '--'), 'FedProx': ('#009E73', (0, (1.5, 1))), 'VIRTUAL': ('#0072B2', '-'),
-          'VIRTUAL, private weights': ('#CC79A7', '-.'), 'VIRTUAL + FedAvg init': ('#D55E00', '--'),
-          'VIRTUAL, authors\' choices': ('#000000', (0, (4, 1, 1, 1, 1, 1)))}
 
 
 def style(label):
     """Colour and line style of a method; matplotlib's next ones for another name."""
-    return dict(zip(('color', 'linestyle'), STYLES.get(label, ())))
+    return dict(zip(('color', 'linestyle'), registry.looks().get(label, ())))
 
 
 def mean_history(histories):

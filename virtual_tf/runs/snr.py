@@ -5,35 +5,12 @@ below each point of a grid, with the number of all weights at the end: it takes 
 and distributions of several runs add up.
 """
 import numpy as np
-import tensorflow as tf
 
 from virtual_tf.methods.virtual import gaussian
 from virtual_tf.networks import layers
-from virtual_tf.runs import event_files, pictures
-from virtual_tf.runs.hooks import Hook
 
 GRID = np.arange(-600, 401) / 100     # log10 SNR; 0 is on it, so the share below SNR 1 is exact
 FILE, PICTURE = 'snr_cdf.npz', 'snr_cdf.png'
-
-
-class Distributions(Hook):
-    """snr_cdf.npz, snr_cdf.png and an image in TensorBoard, at the end of a run whose weights are Gaussian."""
-
-    def __init__(self, folder, simulation, state):
-        self._folder, self._simulation, self._state = folder, simulation, state
-
-    def on_end(self, summary):
-        found = measure(self._simulation, self._state)
-        if not found:
-            return
-        np.savez_compressed(self._folder / FILE, **found)
-        picture = self._folder / PICTURE
-        pictures.snr_cdfs({self._simulation.settings.variant(): shares(found)}, GRID, picture)
-        writer = tf.summary.create_file_writer(str(self._folder))
-        with event_files.writing(writer, summary['rounds']):
-            tf.summary.image('clients/snr_cdf', tf.io.decode_png(picture.read_bytes())[tf.newaxis])
-        with event_files.disk_errors():
-            writer.close()
 
 
 def measure(simulation, state):

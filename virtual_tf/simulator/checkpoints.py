@@ -1,6 +1,6 @@
 """Checkpoints: the state of a run after a round, in one file that is written whole or not at all.
 
-    <folder>/round-000020.ckpt    round, identity (settings and data), the server's state, MT scores, clients' manifest
+    <folder>/round-000020.ckpt    round, identity (settings and data), the server's state, scores, clients' manifest
     <folder>/clients/7.18         client 7 as of round 18; see store.py
 
 The last few are kept. A file that is damaged, or whose manifest names a client file that is, is passed over.
@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from virtual_tf.core import safe_files
-from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.errors import ANEW, VirtualTfError
 from virtual_tf.simulator import client_store
 
 KEPT = 3
@@ -22,7 +22,7 @@ class Checkpoint(NamedTuple):
     round: int
     identity: dict    # what a run that continues has to agree with, for JSON
     server: list      # leaves of the server's state
-    mt: dict          # {split's prefix: (loss [K], hits [K])}
+    scores: dict      # {model: {metric: sums [K, …]}} as RunState has them
     manifest: dict    # {client: version}
 
 
@@ -48,7 +48,7 @@ class Checkpoints:
                 found = found or checkpoint
                 self._manifests[path] = checkpoint.manifest
         if damaged and found is None:
-            raise VirtualTfError(f'none of the {len(damaged)} checkpoints in {self._folder} is whole; --noresume '
+            raise VirtualTfError(f'none of the {len(damaged)} checkpoints in {self._folder} is whole; {ANEW} '
                                  'starts the run anew')
         for path in damaged:
             path.rename(path.with_suffix('.damaged'))
@@ -58,7 +58,7 @@ class Checkpoints:
         """Writes the RunState and removes what the last few checkpoints no longer need."""
         checkpoint = Checkpoint(
             state.round, identity, [np.asarray(leaf) for leaf in tf.nest.flatten(state.server)],
-            {prefix: (scores.loss, scores.hits) for prefix, scores in state.mt.items()}, state.clients.save())
+            {model: scores.sums for model, scores in state.scores.items()}, state.clients.save())
         path = self._folder / f'round-{state.round:06d}.ckpt'
         with safe_files.replacing(path) as file:
             safe_files.write_record(file, *_encode(checkpoint))
@@ -69,24 +69,35 @@ class Checkpoints:
         state.clients.keep(self._manifests.values())
 
     def restore(self, state, checkpoint):
-        """Brings a RunState, as it was before the first round, to the checkpoint."""
+        """Brings a RunState, as it was before the first round, to the checkpoint; returns the metrics that it lacks."""
         state.round = checkpoint.round
         state.server = tf.nest.pack_sequence_as(state.server, [tf.constant(leaf) for leaf in checkpoint.server])
-        for prefix, (loss, hits) in checkpoint.mt.items():
-            state.mt[prefix] = state.mt[prefix]._replace(loss=loss.copy(), hits=hits.copy())
+        for model, sums in checkpoint.scores.items():
+            state.scores[model].sums.update({name: value.copy() for name, value in sums.items()
+                                             if name in state.scores[model].sums})
         state.clients.restore(checkpoint.manifest, self._manifests.values())
+        return {metric for model, scores in state.scores.items() for metric in scores.sums
+                if metric not in checkpoint.scores.get(model, ())}
 
 
 def _encode(checkpoint):
     """Header and arrays of a record."""
     manifest = np.array(list(checkpoint.manifest.items()), np.int64).reshape(-1, 2)
-    scores = [array for pair in checkpoint.mt.values() for array in pair]
-    header = {'round': checkpoint.round, 'identity': checkpoint.identity, 'mt': list(checkpoint.mt)}
-    return header, [manifest, *scores, *checkpoint.server]
+    named = [(model, metric) for model, sums in checkpoint.scores.items() for metric in sums]
+    header = {'round': checkpoint.round, 'identity': checkpoint.identity, 'scores': named}
+    return header, [manifest, *(checkpoint.scores[model][metric] for model, metric in named), *checkpoint.server]
 
 
 def _decode(header, arrays):
-    prefixes = header['mt']
-    manifest, scores, server = arrays[0], arrays[1:1 + 2 * len(prefixes)], arrays[1 + 2 * len(prefixes):]
-    return Checkpoint(header['round'], header['identity'], server,
-                      dict(zip(prefixes, zip(scores[::2], scores[1::2]))), dict(manifest.tolist()))
+    named = header['scores'] if 'scores' in header else _named_before(header['mt'])
+    manifest, sums, server = arrays[0], arrays[1:1 + len(named)], arrays[1 + len(named):]
+    scores = {}
+    for (model, metric), array in zip(named, sums):
+        scores.setdefault(model, {})[metric] = array
+    return Checkpoint(header['round'], header['identity'], server, scores, dict(manifest.tolist()))
+
+
+def _named_before(prefixes):
+    """The scores of checkpoints of version 0.1: loss and hits of each split, and of S where clients had measured it."""
+    models = [prefix if prefix.endswith('server') else f'{prefix}mt' for prefix in prefixes]
+    return [(model, metric) for model in models for metric in ('loss', 'hits')]

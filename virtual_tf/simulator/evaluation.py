@@ -1,7 +1,8 @@
 """S and MT: the server's and the clients' networks on the clients' test data.
 
-S tests the server's model on all test data; MT tests each client's own model on its own. Both are averages over
-clients weighted by test size, so over targets.
+S tests the server's model on all test data; MT tests each client's own model on its own. Predictions are made at the
+mean weights, or averaged over weight samples. What is measured is in metrics.py; averages are over targets, so over
+clients weighted by test size.
 """
 from typing import NamedTuple
 
@@ -10,26 +11,41 @@ import tensorflow as tf
 
 from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
-from virtual_tf.data.federated import EVALUATION
-from virtual_tf.networks import models
+from virtual_tf.networks import gated
+from virtual_tf.simulator.metrics import METRICS
 
 _CHUNK = 1000   # examples in one forward pass of the server's model
 
 
 class Scores(NamedTuple):
-    """Sums over each client's test targets: [K] or [C]."""
-    loss: np.ndarray
-    hits: np.ndarray
-    targets: np.ndarray
+    """Sums over each client's test targets."""
+    sums: dict               # {metric: [K, *shape]}, NaN for a client that was not measured
+    targets: np.ndarray      # [K]
+
+    @classmethod
+    def unmeasured(cls, targets):
+        return cls({name: np.full([len(targets), *metric.shape], np.nan) for name, metric in METRICS.items()}, targets)
+
+    def put(self, ids, others):
+        """Takes the scores of these clients, in place."""
+        for name, sums in others.sums.items():
+            self.sums[name][ids] = sums
+
+    def take(self, rows):
+        """The scores of these clients alone."""
+        return Scores({name: sums[rows] for name, sums in self.sums.items()}, self.targets[rows])
 
     def summary(self):
-        """Weighted averages, and the spread of accuracy between clients."""
-        tested = self.targets > 0
-        accuracy = self.hits[tested] / self.targets[tested]
-        return {'accuracy': self.hits.sum() / self.targets.sum(),
-                'cross_entropy': self.loss.sum() / self.targets.sum(),
-                'accuracy_std': np.sqrt(np.average(np.square(accuracy - np.average(
-                    accuracy, weights=self.targets[tested])), weights=self.targets[tested]))}
+        """{name: number} of all metrics over the clients that have targets; NaN before any was measured."""
+        read = {}
+        for name, metric in METRICS.items():
+            sums = self.sums[name].reshape(len(self.targets), -1)
+            measured = (self.targets > 0) & ~np.isnan(sums).any(axis=1)
+            if not measured.any():
+                measured = self.targets > 0     # what is read out of NaN is NaN
+            found = metric.read(self.sums[name][measured], self.targets[measured])
+            read |= {key: float(value) for key, value in found.items()}
+        return read
 
 
 class Evaluator:
@@ -50,33 +66,37 @@ class Evaluator:
 
     def server(self, state):
         """Scores of the server's model on every client's data [K]."""
-        keys = random_streams.make_keys(self._seed, EVALUATION)
+        keys = random_streams.make_keys(self._seed, random_streams.EVALUATION)
         parts = [self._server(state, x, y, keys) for x, y in self._chunks]
-        loss, hits = (np.concatenate([part[i].numpy()[0] for part in parts])[:len(self._split.y)] for i in range(2))
-        totals = [np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)]) for values in (loss, hits)]
-        return Scores(*(np.diff(total[self._split.offsets]) for total in totals), self._targets)
+        return Scores({name: self._by_client(np.concatenate([part[name].numpy()[0] for part in parts]))
+                       for name in parts[0]}, self._targets)
+
+    def _by_client(self, values):
+        """Sums [K, …] of what the examples have, one client after the other."""
+        totals = np.cumsum(values[:len(self._split.y)], axis=0, dtype=np.float64)
+        return np.diff(np.concatenate([np.zeros([1, *totals.shape[1:]]), totals])[self._split.offsets], axis=0)
 
     def clients(self, states, ids):
         """Scores of these clients' own models on their own data [C]."""
         sizes = self._split.sizes()
         groups = in_groups(sizes[ids], self._clients_per_call)
-        keys = random_streams.make_keys(self._seed, EVALUATION, ids=self._numbers[ids])
-        loss, hits = ungroup([
+        keys = random_streams.make_keys(self._seed, random_streams.EVALUATION, ids=self._numbers[ids])
+        values = ungroup([
             self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())), keys[rows])
             for rows in groups], groups)
-        return Scores(*(values.numpy().sum(axis=1, dtype=np.float64) for values in (loss, hits)), self._targets[ids])
+        return Scores({name: value.numpy().sum(axis=1, dtype=np.float64) for name, value in values.items()},
+                      self._targets[ids])
 
     def _compile(self, network, model):
         @tf.function(autograph=False)
         def score(state, x, y, keys):
-            """Loss and hits of each example [C, B], summed over its targets."""
+            """{metric: what each example has of it [C, B, *shape]}, summed over its targets."""
             log_probabilities = predict(network, model(state), x, self._samples, keys)
-            real = tf.cast(y >= 0, tf.float32)
-            label = tf.maximum(y, 0)
-            loss = -real * tf.gather(log_probabilities, label, batch_dims=label.shape.rank)
-            hits = real * tf.cast(tf.argmax(log_probabilities, axis=-1, output_type=y.dtype) == label, tf.float32)
-            axes = list(range(2, y.shape.rank))
-            return tf.reduce_sum(loss, axis=axes), tf.reduce_sum(hits, axis=axes)
+            real, axes = y >= 0, list(range(2, y.shape.rank))
+            shares = {name: metric.of_targets(log_probabilities, tf.maximum(y, 0)) for name, metric in METRICS.items()}
+            return {name: tf.reduce_sum(tf.where(
+                tf.reshape(real, [*real.shape] + [1] * len(METRICS[name].shape)), share, 0.0), axis=axes)
+                for name, share in shares.items()}
         return score
 
 
@@ -91,8 +111,8 @@ def _chunk(split, start):
 def predict(network, weights, x, samples, keys):
     """log p(y | x) [C, B, …, classes]: at the mean weights, or averaged over weight samples by the keys [C, 2]."""
     if not samples:
-        return tf.nn.log_softmax(models.logits(network, weights, x))
+        return tf.nn.log_softmax(gated.logits(network, weights, x))
     keys = tf.convert_to_tensor(keys)
     streams = [random_streams.Stream(random_streams.fold_in(keys, i)) for i in range(samples)]
-    draws = [tf.nn.log_softmax(models.logits(network, weights, x, stream)) for stream in streams]
+    draws = [tf.nn.log_softmax(gated.logits(network, weights, x, stream)) for stream in streams]
     return tf.reduce_logsumexp(tf.stack(draws), axis=0) - np.log(samples).astype(np.float32)

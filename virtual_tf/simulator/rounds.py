@@ -9,7 +9,6 @@ from absl import logging
 from virtual_tf.core import encoding, random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
 from virtual_tf.core.errors import RunError
-from virtual_tf.data.federated import PRIVATE, SELECTION
 from virtual_tf.simulator.client_store import ClientStore, open_store
 from virtual_tf.simulator.evaluation import Evaluator
 
@@ -20,7 +19,7 @@ class RunState:
     server: dict
     clients: ClientStore
     round: int
-    mt: dict     # Scores [K] of the clients' models by split, as last measured
+    scores: dict     # Scores [K] as last measured: mt, and val_mt on held-out data, of the clients' models
 
 
 class Simulation:
@@ -29,20 +28,29 @@ class Simulation:
 
     def __init__(self, network, algorithm, dataset, settings):
         self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
-        splits = {'': dataset.test} | ({'val_': dataset.validation} if dataset.validation else {})
-        self._evaluators = {prefix: Evaluator(network, algorithm, split, settings) for prefix, split in splits.items()}
+        self._evaluators = {prefix: Evaluator(network, algorithm, split, settings)
+                            for prefix, split in dataset.tested().items()}
 
     def start(self, folder=None):
         """The state before the first round; all clients deploy the initial posterior. `folder` is for their files."""
         server = self.algorithm.init(self.settings.seed)
-        weights = self.dataset.prior_weights(self.settings.prior_weighting)
+        weights = self.dataset.prior_weights(self.settings.get('prior_weighting', 'uniform'))
 
         def fresh(ids):
             return self.algorithm.init_clients(
-                server, weights[ids], random_streams.make_keys(self.settings.seed, PRIVATE, ids=ids))
+                server, weights[ids], random_streams.make_keys(self.settings.seed, random_streams.PRIVATE, ids=ids))
 
-        mt = {prefix: evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
-        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0, mt)
+        scores = {f'{prefix}mt': evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
+        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0, scores)
+
+    def measure_again(self, state, missing):
+        """The scores of all clients that have trained, as their checkpoint lacks the `missing` metrics."""
+        chunk = self.settings.clients_per_round
+        trained = np.array([i for i in range(len(self.dataset.clients)) if i in state.clients], np.int64)
+        for ids in (trained[start:start + chunk] for start in range(0, len(trained), chunk)):
+            clients = state.clients.read(ids)
+            for prefix, evaluator in self._evaluators.items():
+                state.scores[f'{prefix}mt'].put(ids, evaluator.clients(clients, ids))
 
     def run(self, state):
         """Rounds from the state's own to the last, changing it; yields a dict of metrics after each."""
@@ -62,17 +70,16 @@ class Simulation:
         accepted = training.accepted.numpy()
         # A dropped client has not trained: it stays as the store has it, or unknown to it.
         state.clients.write(ids[accepted], take(new_clients, np.flatnonzero(accepted)))
-        trained = time.perf_counter()
-
         traffic = encoding.traffic(state.server, deltas, shrink, accepted, self.settings.values)
         state.server, state.round = new_server, number
         self._warn_of_dropped(ids, accepted, number)
-        metrics = {'round': number, **of_clients(training, accepted, sizes),
-                   'shrunk_precisions': sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values()),
-                   'dropped_clients': int((~accepted).sum()), **traffic,
-                   **self._evaluate(state, new_clients, ids, accepted)}
+        trained = time.perf_counter()
+        scores = self._evaluate(state, new_clients, ids, accepted)
         done = time.perf_counter()
-        return metrics | {'seconds': done - started, 'seconds_evaluation': done - trained}
+        return {'round': number, **of_clients(training, accepted, sizes),
+                'shrunk_precisions': sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values()),
+                'dropped_clients': int((~accepted).sum()), **traffic, **scores,
+                'seconds': done - started, 'seconds_evaluation': done - trained}
 
     def cohort_ids(self, number):
         """Clients of a round, by its number."""
@@ -95,10 +102,9 @@ class Simulation:
         """S anew; MT anew for the clients that trained, the others' models are what they were."""
         metrics = {}
         for prefix, evaluator in self._evaluators.items():
-            for stored, new in zip(state.mt[prefix], evaluator.clients(clients, ids)):
-                stored[ids[accepted]] = new[accepted]
-            for name, scores in (('server', evaluator.server(state.server)), ('mt', state.mt[prefix])):
-                metrics |= {f'{prefix}{name}/{key}': float(value) for key, value in scores.summary().items()}
+            state.scores[f'{prefix}mt'].put(ids[accepted], evaluator.clients(clients, ids).take(accepted))
+            for name, scores in (('server', evaluator.server(state.server)), ('mt', state.scores[f'{prefix}mt'])):
+                metrics |= {f'{prefix}{name}/{key}': value for key, value in scores.summary().items()}
         return metrics
 
     def _warn_of_dropped(self, ids, accepted, number):
@@ -110,7 +116,8 @@ class Simulation:
 
 def select(clients, count, seed, number):
     """Algorithm 1, line 5: `count` different clients, by seed and round; in ascending order."""
-    return np.sort(random_streams.make_generator(seed, SELECTION, number).choice(clients, count, replace=False))
+    generator = random_streams.make_generator(seed, random_streams.SELECTION, number)
+    return np.sort(generator.choice(clients, count, replace=False))
 
 
 def of_clients(training, accepted, sizes):
@@ -124,27 +131,3 @@ def of_clients(training, accepted, sizes):
 def _total(column, sizes):
     counts = np.issubdtype(column.dtype, np.integer)
     return int(column.sum()) if counts else float(np.average(column, weights=sizes))
-
-
-def summarise(history, last=5):
-    """`max`: best round of each metric, the paper's protocol; `final`: last round; `last_5`: mean of the last five.
-
-    `val`: test metrics at the round that was best on held-out training data, when there is a validation split.
-    """
-    keys = [f'{model}/{metric}' for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy')]
-
-    def best(key):
-        # A round without a number is no best round; comparisons with NaN would let the first one win.
-        rows = [row for row in history if not np.isnan(row[key])] or history
-        return (max if key.endswith('accuracy') else min)(rows, key=lambda row: row[key])
-
-    summary = {'rounds': len(history),
-               'max': {key: best(key)[key] for key in keys},
-               'max_round': {key: best(key)['round'] for key in keys},
-               'final': {key: history[-1][key] for key in keys},
-               f'last_{last}': {key: float(np.mean([row[key] for row in history[-last:]])) for key in keys},
-               'seconds': float(sum(row['seconds'] for row in history))}
-    if 'val_server/accuracy' in history[-1]:
-        summary['val'] = {key: best('val_' + key)[key] for key in keys}
-        summary['val_round'] = {key: best('val_' + key)['round'] for key in keys}
-    return summary

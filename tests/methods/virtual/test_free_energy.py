@@ -11,7 +11,7 @@ from virtual_tf.core.random_streams import Stream, fold_in, make_keys
 from virtual_tf.methods.virtual import free_energy, gaussian
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian
 from virtual_tf.methods.virtual.method import Private, minimise_free_energy
-from virtual_tf.networks import models
+from virtual_tf.networks import gated, likelihood
 
 tfd = tfp.distributions
 
@@ -66,9 +66,9 @@ class Problem:
 
     def likelihood(self, q, private, gates, stream):
         """The mean negative log-likelihood of each client under the noise of the first step."""
-        weights = models.Weights(gaussian.normals(q), gaussian.normals(private), gates)
+        weights = gated.Weights(gaussian.normals(q), gaussian.normals(private), gates)
         keys = fold_in(fold_in(self.cohort.keys, 0), stream)
-        logits = models.logits(self.network, weights, self.x, Stream(keys, tf.float64))
+        logits = gated.logits(self.network, weights, self.x, Stream(keys, tf.float64))
         return -tf.reduce_mean(tfd.Categorical(logits=logits).log_prob(self.y), axis=1)
 
     def objectives(self, q, private, gates):
@@ -123,8 +123,8 @@ def test_for_one_client_in_all_the_step_descends_minus_the_elbo_over_n(private):
     with tf.GradientTape() as tape:
         tape.watch(parts)
         q, private_weights, gates = parts
-        weights = models.Weights(gaussian.normals(q), gaussian.normals(private_weights), gates)
-        logits = models.logits(problem.network, weights, problem.x,
+        weights = gated.Weights(gaussian.normals(q), gaussian.normals(private_weights), gates)
+        logits = gated.logits(problem.network, weights, problem.x,
                                Stream(fold_in(fold_in(problem.cohort.keys, 0), 0), tf.float64))
         elbo = tf.reduce_sum(tfd.Categorical(logits=logits).log_prob(problem.y), axis=1)
         for belief in filter(None, (q, private_weights)):
@@ -260,7 +260,7 @@ def test_only_real_targets_count_in_the_likelihood():
     logits = doubles(generator, (3, 4, 5))
     y = np.array([[0, 1, 4, -1], [2, 2, 2, 2], [3, -1, -1, -1]], np.int32)
     mask = np.array([[True, True, True, False], [True, False, True, False], [False] * 4])
-    losses, (loss, hits, count) = free_energy.negative_log_likelihood(logits, tf.constant(y), mask)
+    losses, (loss, hits, count) = likelihood.negative_log_likelihood(logits, tf.constant(y), mask)
     log_p = np.log(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True))
     for i in range(2):
         rows = np.flatnonzero(mask[i])

@@ -10,11 +10,11 @@ import toys
 from toys import assert_nests_close, full_batch, make_dataset, make_network, make_settings, make_simulation
 
 from virtual_tf.core.random_streams import Stream, fold_in, make_keys
-from virtual_tf.methods.local_sgd import steps_per_round
+from virtual_tf.data.cohorts import steps_per_round
 from virtual_tf.methods.virtual import free_energy, gaussian
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_moments, power, product, ratio
 from virtual_tf.methods.virtual.method import Proposal, apply_delta, virtual
-from virtual_tf.networks import models
+from virtual_tf.networks import gated
 
 tfd = tfp.distributions
 
@@ -142,7 +142,7 @@ def test_the_authors_bookkeeping_keeps_the_damped_proposal():
     deltas = tf.nest.map_structure(tf.ones_like, clients.factor)
     shrink = {name: tf.ones_like(value.xi) for name, value in server.items()}
     accepted = tf.constant([True, True])
-    kept = algorithm.commit(clients, Proposal(clients.private, clients.deployed), deltas, shrink, accepted)
+    kept = algorithm.commit(clients, Proposal(clients.private, clients.deployed, {}), deltas, shrink, accepted)
     assert_nests_close(kept.factor, product(clients.factor, deltas))
 
 
@@ -170,7 +170,7 @@ def test_posterior_is_the_product_of_factors_when_precisions_are_shrunk():
             lambda value: tf.constant(generator.normal(size=value.shape), tf.float32), clients.factor)
         accepted = tf.constant(generator.uniform(size=3) < 0.7)
         server, shrink = algorithm.server_update(server, algorithm.aggregate(deltas, accepted))
-        proposals = Proposal(clients.private, clients.deployed)
+        proposals = Proposal(clients.private, clients.deployed, {})
         clients = algorithm.commit(clients, proposals, deltas, shrink, accepted)
         shrunk += sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values())
         assert all(np.all(value.xi >= 3.0) for value in server.values())
@@ -197,7 +197,7 @@ def test_for_one_client_in_all_loss_and_kl_are_minus_the_elbo_over_n(private):
     free = training.loss + (training.details['kl/shared'] + training.details['kl/private']) / 8
     # The step is too small to be seen, so q and c_i are the initial beliefs; their noise is that of step 0, stream 0.
     beliefs = algorithm.client_models(clients)
-    logits = models.logits(network, beliefs, x, Stream(fold_in(fold_in(tf.constant(keys), 0), 0)))
+    logits = gated.logits(network, beliefs, x, Stream(fold_in(fold_in(tf.constant(keys), 0), 0)))
     elbo = tf.reduce_sum(tfd.Categorical(logits=logits).log_prob(y))
     for weights in (beliefs.shared, beliefs.private):
         elbo -= sum(tf.reduce_sum(tfd.kl_divergence(value, tfd.Normal(0.0, settings.prior_scale)))

@@ -7,7 +7,7 @@ from toys import assert_posterior_is_product, make_dataset, make_network, make_s
 
 from virtual_tf.core import encoding
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings
+from virtual_tf.methods import rounding
 from virtual_tf.methods.virtual import pruning
 from virtual_tf.methods.virtual.gaussian import NaturalGaussian
 from virtual_tf.methods.virtual.method import first_belief, virtual
@@ -90,8 +90,8 @@ def test_rounding_gives_what_the_encoding_delivers_and_rounding_again_changes_no
     chi, xi = random_deltas({'w': (30, 20)}, scale=scale)['w']
     # A row far below the largest falls among float16's subnormal numbers.
     deltas = {'w': NaturalGaussian(tf.concat([chi[:, :-1], 1e-7 * chi[:, -1:]], axis=1), xi)}
-    rounded = compiled(lambda d: pruning.round_values(d, 'float16'), jit)(deltas)
-    again = pruning.round_values(rounded, 'float16')
+    rounded = compiled(lambda d: rounding.round_values(d, 'float16'), jit)(deltas)
+    again = rounding.round_values(rounded, 'float16')
     for client in range(3):
         one, expected = ({'w': NaturalGaussian(*(part[client].numpy() for part in nest['w']))}
                          for nest in (deltas, rounded))
@@ -101,15 +101,15 @@ def test_rounding_gives_what_the_encoding_delivers_and_rounding_again_changes_no
             for other in (delivered, kept, twice[client]):
                 assert np.array_equal(part, other)
     assert np.any(rounded['w'].chi != deltas['w'].chi)
-    assert pruning.round_values(deltas, 'float32') is deltas
+    assert rounding.round_values(deltas, 'float32') is deltas
 
 
 def test_rounding_near_the_next_power_of_two_is_stable():
     # 4095.5 has 12 bits and rounds up to 2^12: the exponent is chosen for the rounded number.
     value = tf.constant([[4095.5, 2.0 ** -13 + 2.0 ** -23, 3.0 * 2.0 ** -14]])
-    once = pruning.round_values(value, 'float16')
+    once = rounding.round_values(value, 'float16')
     assert once.numpy()[0, 0] == 4096.0
-    assert np.array_equal(once, pruning.round_values(once, 'float16'))
+    assert np.array_equal(once, rounding.round_values(once, 'float16'))
 
 
 @pytest.mark.parametrize('values', ['float32', 'float16'])
@@ -270,7 +270,7 @@ def test_metrics_count_the_bytes_of_real_messages():
     ({'error_feedback': True, 'factor_bookkeeping': 'authors'}, 'factor_bookkeeping=exact')])
 def test_settings_are_checked(values, reason):
     with pytest.raises(VirtualTfError, match=reason):
-        Settings(**values)
+        make_settings(**values)
 
 
 @both_compilers

@@ -10,7 +10,7 @@ import itertools
 
 import tensorflow as tf
 
-from virtual_tf.core.encoding import HALF_TOP, MIN_EXPONENT
+from virtual_tf.methods.rounding import round_values
 from virtual_tf.methods.virtual.gaussian import NaturalGaussian, product, ratio
 
 _TINY = 1e-30
@@ -88,27 +88,6 @@ def highest(values, count):
     _, threshold = tf.while_loop(lambda position, _: position < 31, halve, (tf.constant(0), start))
     above, tied = bits > threshold, bits == threshold
     return above | (tied & (tf.cumsum(tf.cast(tied, tf.int32), axis=1) <= count - _count(above)))
-
-
-def round_values(structure, values):
-    """The structure as it arrives when its values travel as `values`: itself for float32; leaves [C, …].
-
-    float16 has 11 significant bits but ends at 65,504, below many precisions, so each client scales each tensor by a
-    power of two, which is exact. Rounding twice changes nothing more.
-    """
-    if values == 'float32':
-        return structure
-    return tf.nest.map_structure(_round_to_half, structure)
-
-
-def _round_to_half(value):
-    """`encoding.half_exponent` and float16 there and back, in TensorFlow."""
-    largest = tf.reduce_max(tf.abs(value), axis=list(range(1, value.shape.rank)), keepdims=True)
-    # Half a unit of the 11th bit first, so that rounding up to the next power of two is foreseen.
-    exponent = tf.bitwise.right_shift(tf.bitcast(largest, tf.int32) + 0x1000, 23) - 127
-    exponent = tf.maximum(exponent - HALF_TOP, MIN_EXPONENT)
-    scale, inverse = (tf.bitcast(tf.bitwise.left_shift(127 + sign * exponent, 23), tf.float32) for sign in (1, -1))
-    return tf.cast(tf.cast(value * inverse, tf.float16), tf.float32) * scale
 
 
 def _count(mask):

@@ -31,8 +31,11 @@ class Layer:
         return x
 
     def initial_mean(self, name, shape, normal, mean_init, mean_scale):
-        """Mean of a weight before training [C, *shape], from normal(shape): Glorot's or N(0, mean_scale²); biases 0."""
-        if name == 'bias':
+        """Mean of a weight before training [C, *shape], from normal(shape): Glorot's or N(0, mean_scale²); biases 0.
+
+        A weight of one dimension has no fan-in and is taken for a bias, whatever its name.
+        """
+        if len(shape) < 2:
             return 0.0 * normal(shape)
         # Glorot and Bengio 2010: variance 2 / (fan_in + fan_out).
         receptive = int(np.prod(shape[:-2]))

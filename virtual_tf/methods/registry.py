@@ -1,0 +1,138 @@
+"""Methods by name: a record says all that the rest of the project needs to know of one.
+
+Flags, tables, pictures, sweeps and Flower read these records; none of them asks for a method by name.
+"""
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+from virtual_tf.core.errors import VirtualTfError, unknown
+from virtual_tf.core.settings import COMMON, Settings
+from virtual_tf.networks import models
+
+METHODS = {}
+# The paper trains text in batches of 10; small initial weights, which suit an MLP, leave an LSTM's gates undecided.
+# Roles differ much in length: in calls of two, of similar length, the short do not wait for the long.
+OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0, 'clients_per_call': 2}}
+# Rates that suit the scale of the inputs, for every method (BUILD_NOTES.md has the runs).
+OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'femnist': {'client_lr': 0.2},
+              'writers': {'client_lr': 0.2}, 'har': {'client_lr': 0.02}, 'hapt': {'client_lr': 0.02}}
+
+
+class Sweep(NamedTuple):
+    """What is varied beside the client's rate when a method's values are chosen."""
+    axis: str                     # a setting,
+    values: tuple                 # and its values
+    server_lr: tuple              # multiples of the usual server_lr, on a line through the grid's best point
+    small_axis: str = ''          # in place of both where runs are slow
+    small_values: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A federated method, as --method takes it."""
+    name: str
+    make: Callable                # (gated.Network, Settings) → interface.Algorithm
+    label: str                    # in tables and pictures
+    settings: dict = dataclasses.field(default_factory=dict)      # {name: Setting} that are its own
+    defaults: dict = dataclasses.field(default_factory=dict)      # its own defaults of common settings
+    presets: dict = dataclasses.field(default_factory=dict)       # {preset: {setting: value}}
+    complete: Callable = lambda values: values                    # fills in values that follow from others
+    check: Callable = lambda settings: None                       # raises where settings do not go together
+    looks: dict = dataclasses.field(default_factory=dict)         # {label: (colour, dashes)}, its variants' too
+    gaussian: bool = False        # its weights are tfd.Normals
+    natural_deltas: bool = False  # its deltas are natural parameters of the server's weights: can be summed securely
+    sweep: Sweep | None = None
+
+    def declared(self):
+        """{name: Setting} of everything that a run of this method has."""
+        return {name: dataclasses.replace(setting, default=self.defaults.get(name, setting.default))
+                for name, setting in (COMMON | self.settings).items()}
+
+
+def register(method):
+    """Makes a Method a value of --method, and its settings flags."""
+    if method.name in METHODS:
+        raise VirtualTfError(f'method {method.name!r} is there already; register yours under another name')
+    for name, setting in method.settings.items():
+        if name in COMMON:
+            raise VirtualTfError(f'setting {name!r} of method {method.name!r} is one that every method has; give its '
+                                 'value in `defaults`, or use another name')
+        known = own_settings().get(name)
+        if known and known.type is not setting.type:
+            raise VirtualTfError(f'setting {name!r} of method {method.name!r} is of type {setting.type.__name__}, '
+                                 f'another method has it with {known.type.__name__}; use another name')
+    METHODS[method.name] = method
+    return method
+
+
+def find(name):
+    """The record of a registered method."""
+    if name not in METHODS:
+        raise unknown('method', name, METHODS)
+    return METHODS[name]
+
+
+def own_settings():
+    """{name: Setting} of all that belongs to some method; the first one's where several share a name."""
+    return {name: setting for method in reversed(METHODS.values()) for name, setting in method.settings.items()}
+
+
+def owners(setting):
+    """Names of the methods that have a setting: all for a common one."""
+    return [name for name, method in METHODS.items() if setting in COMMON or setting in method.settings]
+
+
+def presets():
+    """Names that --preset takes."""
+    return tuple(dict.fromkeys(name for method in METHODS.values() for name in ('ours', *method.presets)))
+
+
+def looks():
+    """{label: (colour, dashes)}: a method has one look in all pictures."""
+    return {label: look for method in METHODS.values() for label, look in method.looks.items()}
+
+
+def make_settings(given):
+    """Settings from what the user has set: {name: value}; the rest comes from method, data, model and preset."""
+    method, preset = find(given.get('method', COMMON['method'].default)), given.get('preset', 'ours')
+    if preset not in presets():
+        raise unknown('preset', preset, presets())
+    declared = method.declared()
+    for name in given:
+        if name not in declared and name in own_settings():
+            raise VirtualTfError(f'{name} is a setting of {", ".join(owners(name))}, not of {method.name}; leave it '
+                                 'out')
+    usual = (OF_DATASET.get(given.get('dataset', COMMON['dataset'].default), {})
+             | OF_MODEL.get(given.get('model', COMMON['model'].default), {}))
+    values = method.complete(usual | method.presets.get(preset, {}) | given)
+    settings = Settings(values, declared)
+    method.check(settings)
+    return settings
+
+
+def read_settings(stored):
+    """The Settings of a stored record, {name: value}; what it lacks has its default, what is no setting is left out."""
+    declared = find(stored['method']).declared()
+    return Settings({name: value for name, value in stored.items() if name in declared}, declared)
+
+
+def applicable(method, given):
+    """What of {name: value} a method has settings for, or nobody has: the latter is for make_settings to refuse."""
+    own, others = find(method).settings, own_settings()
+    return {name: value for name, value in given.items() if name in own or name not in others}
+
+
+def with_compiler(settings):
+    """The settings with what compile=auto stands for."""
+    if settings.compile != 'auto':
+        return settings
+    return settings.replace(compile=models.FASTER_COMPILER.get(settings.model, 'graph'))
+
+
+def build(settings, dataset):
+    """(network, algorithm, settings with the compiler chosen) for examples like those of the data set."""
+    settings = with_compiler(settings)
+    network = models.build(settings.model, dataset.input_shape, dataset.num_classes, use_bias=settings.use_bias,
+                           estimator=settings.get('estimator', 'local'))
+    return network, find(settings.method).make(network, settings), settings
