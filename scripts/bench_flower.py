@@ -23,6 +23,7 @@ from virtual_tf.data.download import DATA_DIR
 from virtual_tf.methods.registry import make_settings
 from virtual_tf.report import text_tables
 from virtual_tf.runs import driver, provenance
+from virtual_tf.runs.folder import RunFolder
 
 from . import entry
 
@@ -59,8 +60,7 @@ def deploy(case, clients, folder):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise RunError(f'{case}: scripts/deploy_local.sh ended with code {done.returncode}: {done.stdout[-500:]}')
-    rows = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text().splitlines()]
-    return rows, json.loads((folder / 'logs' / 'wire.json').read_text())
+    return RunFolder(folder).history(), json.loads((folder / 'logs' / 'wire.json').read_text())
 
 
 def simulate(case, clients):

@@ -17,7 +17,7 @@ from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
 RUN_ERROR, USAGE_ERROR, BY_SIGNAL = 1, 2, 128
 
 
-_HEADINGS = {}     # flag → its heading in --help
+_HEADINGS = {}     # flag → its heading in --help, in the order in which they are shown
 
 
 def run(main, define_flags=lambda: None, about=None):
@@ -100,15 +100,16 @@ def _parse(arguments, about):
 
 
 def help_text(about):
-    """What the command is, and its flags under their headings; absl's own flags are left out."""
-    modules = flags.FLAGS.flags_by_module_dict()
-    known = {flag.name: flag for module, found in modules.items() if not module.startswith('absl') for flag in found}
-    groups = {heading: [] for heading in dict.fromkeys(_HEADINGS.values())} | {'this command': []}
-    for name, flag in known.items():
-        groups[_HEADINGS.get(name, 'this command')].append(flag)
+    """What the command is, and its flags under their headings; those of other libraries are left out."""
+    ours = (__package__.split('.')[0], sys.argv[0])
+    flags_of = flags.FLAGS.flags_by_module_dict().items()
+    known = {flag.name: flag for module, found in flags_of if module.startswith(ours) for flag in found}
+    groups = {'this command': [name for name in known if name not in _HEADINGS]}
+    for name, heading in _HEADINGS.items():
+        groups.setdefault(heading, []).append(name)
     lines = [about.strip()]
-    for heading in sorted(groups, key=lambda heading: heading != 'this command'):
-        lines += ['', f'{heading}:', *map(_describe, groups[heading])] if groups[heading] else []
+    for heading, names in groups.items():
+        lines += ['', f'{heading}:', *(_describe(known[name]) for name in names)] if names else []
     return '\n'.join(lines)
 
 

@@ -1,14 +1,27 @@
 # Sourced by the scripts beside it: goes to the project's root and puts its .venv first, made and filled when needed.
 #   prepare requirements.txt [more files]
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "${BASH_SOURCE[0]%/*}/.."
+
+# The first Python that there is and that the versions of requirements.txt were tried with.
+find_python() {
+    local name
+    for name in python3.11 python3.12 python3.13 python3; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    return 1
+}
 
 prepare() {
     local wanted stamp=.venv/installed
     wanted=$(sha256sum "$@" setup.py)
     if [ ! -x .venv/bin/python ]; then
-        command -v python3.11 >/dev/null || { echo 'error: Python 3.11 is needed; install it and try again' >&2; exit 2; }
-        python3.11 -m venv .venv
+        local python
+        python=$(find_python) || { echo 'error: Python 3.11, 3.12 or 3.13 is needed; install one and try again' >&2; exit 2; }
+        "$python" -m venv .venv
     fi
     # A line for each file of the last installation: that for the tests also serves the quickstart, whose files are
     # among its own.

@@ -149,6 +149,15 @@ def play(settings, dataset, folder, resume):
     return outcome
 
 
+def with_fitting_cohorts(runs, dataset, values):
+    """The runs with all clients in a round, where there are fewer than the default and nobody said how many."""
+    count, usual = len(dataset.clients), COMMON['clients_per_round'].default
+    if values.clients_per_round is not None or count >= usual:
+        return runs
+    print(f'clients_per_round = {count}, all clients of {dataset.name}; the default is {usual}')
+    return [settings.replace(clients_per_round=count) for settings in runs]
+
+
 def announce(runs, root, resume):
     """Says what of the runs is there already, and refuses folders that hold others."""
     for settings in runs:
@@ -167,11 +176,14 @@ def main(_):
     for sentence in unused(values):
         print(sentence)
     root = pathlib.Path(values.output_dir).expanduser()
+    dataset = data.load(values.data_dir, runs[0])
+    runs = with_fitting_cohorts(runs, dataset, values)
     announce(runs, root, values.resume)
     summaries, histories = [], {}
-    for _, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
+    for seed, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
         of_seed = list(of_seed)
-        dataset = data.load(values.data_dir, of_seed[0])
+        if seed != runs[0].seed:
+            dataset = data.load(values.data_dir, of_seed[0])
         for settings in of_seed:
             driver.check_fits(settings, dataset)
         for settings in of_seed:
@@ -185,7 +197,7 @@ def main(_):
                              driver.title(runs[0], values.seed))
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
-    print(comparison.table(results['summaries']))
+    print('\n'.join([comparison.table(results['summaries']), *comparison.drops(results['summaries'])]))
     print(f'\nlearning curves: {picture.resolve()}\n'
           f'look inside:     {pathlib.Path(sys.prefix) / "bin" / "tensorboard"} --logdir {root.resolve()}')
 

@@ -23,7 +23,7 @@ def finished(tmp_path_factory):
     (folder / 'metrics.jsonl').write_text('{"round": 77}\n')
     settings = make_settings(rounds=2, histogram_every=1)
     dataset = make_dataset()
-    return folder, settings, dataset, *driver.run(settings, dataset, folder, progress=False)
+    return folder, settings, dataset, *driver.run(settings, dataset, folder, progress=False, resume=False)
 
 
 def test_a_run_writes_config_metrics_summary_picture_and_events(finished):

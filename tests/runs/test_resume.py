@@ -11,6 +11,7 @@ from toys import make_dataset, make_settings
 from virtual_tf.core import safe_files
 from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
 from virtual_tf.runs import driver
+from virtual_tf.runs.folder import RunFolder
 
 ROUNDS = 6
 
@@ -23,7 +24,7 @@ def settings_of(**changes):
 def without_pictures():
     """They take longer than all the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver.plots, 'learning_curves', lambda *_: None)
+        patch.setattr(driver.pictures, 'learning_curves', lambda *_: None)
         patch.setattr(driver.hooks.SnrDistributions, 'on_end', lambda *_: None)
         yield
 
@@ -84,15 +85,15 @@ def test_lost_events_are_filled_in_from_the_metrics(tmp_path):
 def test_a_finished_run_is_not_played_again(tmp_path, monkeypatch):
     first = run(tmp_path)
     contents = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
-    monkeypatch.setattr(driver.training.Simulation, 'play_round', None)
+    monkeypatch.setattr(driver.Simulation, 'play_round', None)
     assert run(tmp_path) == first
     assert contents == {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
-    assert driver.check_folder(settings_of(), tmp_path) == ROUNDS
+    assert RunFolder(tmp_path).rounds_to_continue(settings_of()) == ROUNDS
 
 
 def test_a_run_that_ended_before_its_summary_gets_one(whole, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(driver.plots, 'learning_curves', lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(driver.pictures, 'learning_curves', lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         run(tmp_path)
     assert not (tmp_path / 'summary.json').exists()
     run(tmp_path)
@@ -114,32 +115,24 @@ def test_a_changed_setting_is_refused_by_name_and_changes_nothing(tmp_path):
     run(tmp_path, rounds=2)
     before = (tmp_path / 'metrics.jsonl').read_bytes()
     with pytest.raises(VirtualTfError, match=r'other settings: epochs = 3 \(there: 2\), client_lr = 0.2 \(there: 0.1\)'
-                       r'; --noresume replaces that run, another output_dir keeps both'):
+                       r'; --noresume .* replaces that run, another output_dir keeps both'):
         run(tmp_path, rounds=2, client_lr=0.2, epochs=3)
     with pytest.raises(VirtualTfError, match='seed = 1'):
-        driver.check_folder(settings_of(seed=1), tmp_path)
+        RunFolder(tmp_path).rounds_to_continue(settings_of(seed=1))
     with pytest.raises(VirtualTfError, match='holds a run with other data under the name watch'):
         run(tmp_path, rounds=2, dataset=make_dataset(seed=1))
     assert (tmp_path / 'metrics.jsonl').read_bytes() == before
     # What cannot change the rounds that were played may differ.
-    run(tmp_path, rounds=2, checkpoint_every=7, store='disk', histogram_every=0, clients_per_call=1, preset='paper')
+    free = {'checkpoint_every': 7, 'store': 'disk', 'histogram_every': 0, 'clients_per_call': 1, 'preset': 'paper'}
+    driver.run(settings_of(rounds=2).replace(**free), make_dataset(), tmp_path, progress=False)
 
 
 def test_noresume_replaces_the_run(tmp_path):
     run(tmp_path, rounds=3)
-    assert driver.check_folder(settings_of(seed=1), tmp_path, resume=False) == 0
+    assert RunFolder(tmp_path).rounds_to_continue(settings_of(seed=1), resume=False) == 0
     run(tmp_path, rounds=2, seed=1, resume=False)
     assert len(metrics(tmp_path)) == 2 and final_state(tmp_path)[0] == 2
     assert_one_curve(tmp_path, 2)
-
-
-def test_metrics_that_do_not_belong_to_the_checkpoint_are_refused(tmp_path):
-    run(tmp_path, rounds=3)
-    lines = (tmp_path / 'metrics.jsonl').read_text().splitlines(keepends=True)
-    for text in (''.join(lines[:2]), ''.join(lines[1:]), 'nonsense\n'):
-        (tmp_path / 'metrics.jsonl').write_text(text)
-        with pytest.raises(VirtualTfError, match='has not the rounds 1 to 3 that the checkpoint stands for'):
-            run(tmp_path, rounds=3)
 
 
 def test_without_checkpoints_nothing_is_kept_and_the_next_start_is_from_the_beginning(tmp_path):

@@ -26,7 +26,7 @@ def driver(folder, rounds, *more, limit=None):
 
 
 def wait_for_rounds(folder, rounds, process):
-    path = folder / 'virtual-residual' / 'metrics.jsonl'
+    path = folder / 'virtual-residual' / 'seed-0' / 'metrics.jsonl'
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b'\n') < rounds):
         time.sleep(0.01)
 
@@ -42,7 +42,7 @@ def finish(process, seconds=300):
 def play_and_kill(folder, rounds, kills, seed, *more):
     """Starts the driver until it ends by itself, killing it `kills` times; returns in which rounds that was."""
     generator, killed = random.Random(seed), []
-    path = folder / 'virtual-residual' / 'metrics.jsonl'
+    path = folder / 'virtual-residual' / 'seed-0' / 'metrics.jsonl'
     while len(killed) < kills:
         process = driver(folder, rounds, f'--store={generator.choice(["memory", "disk"])}', *more)
         target = min(rounds - 2, (killed or [0])[-1] + generator.randint(0, max(1, 2 * rounds // kills)))
@@ -67,7 +67,7 @@ def compare_with_uninterrupted(tmp_path, rounds, kills, seed, *more):
     assert code == 0, err
     killed = play_and_kill(tmp_path / 'killed', rounds, kills, seed, *more)
     assert len(killed) == kills
-    folders = [tmp_path / name / 'virtual-residual' for name in ('whole', 'killed')]
+    folders = [tmp_path / name / 'virtual-residual' / 'seed-0' for name in ('whole', 'killed')]
     assert_same_run(*folders)
     assert_one_curve(folders[1], rounds)
     return killed
@@ -81,7 +81,7 @@ def test_killed_under_xla_the_driver_comes_to_the_same_numbers(tmp_path):
     # Every process compiles anew; with this seed the kill comes after round 5, and two checkpoints.
     killed, = compare_with_uninterrupted(tmp_path, 20, 1, 23, '--compile=xla')
     assert 5 <= killed < 20
-    config = json.loads((tmp_path / 'killed' / 'virtual-residual' / 'config.json').read_text())
+    config = json.loads((tmp_path / 'killed' / 'virtual-residual' / 'seed-0' / 'config.json').read_text())
     assert config['settings']['compile'] == 'xla'
 
 
@@ -101,14 +101,14 @@ def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, numbe
     code, _, err = finish(process)
     assert code == 128 + number
     last = err.strip().splitlines()[-1]
-    played = len(metrics(tmp_path / 'virtual-residual'))
+    played = len(metrics(tmp_path / 'virtual-residual' / 'seed-0'))
     assert last == f'{number.name}: stopped after round {played} of 1000; the same command continues from there'
-    assert final_state(tmp_path / 'virtual-residual')[0] == played and 'Traceback' not in err
+    assert final_state(tmp_path / 'virtual-residual' / 'seed-0')[0] == played and 'Traceback' not in err
 
 
 def test_a_second_ctrl_c_ends_the_run_at_once(tmp_path):
     process = driver(tmp_path, 1000, '--epochs=100000')     # a round of hours, in one compiled call
-    while process.poll() is None and not (tmp_path / 'virtual-residual' / 'config.json').exists():
+    while process.poll() is None and not (tmp_path / 'virtual-residual' / 'seed-0' / 'config.json').exists():
         time.sleep(0.1)
     time.sleep(5.0)
     process.send_signal(signal.SIGINT)

@@ -1,6 +1,5 @@
 """The driver as a user starts it: in a process of its own."""
 import concurrent.futures
-import dataclasses
 import json
 import os
 import pathlib
@@ -12,11 +11,11 @@ import types
 
 import pytest
 import tensorflow as tf
-from toys import make_dataset
 
 from scripts import entry, run
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings
+from virtual_tf.core.settings import COMMON
+from virtual_tf.methods import registry
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # Every request goes to a closed port: no network, found out at once.
@@ -32,6 +31,7 @@ BAD = {
     'negative beta': (['--kl_weight=-1e-3'], ('kl_weight must be at least 0', '-0.001')),
     'no damping left': (['--preset=paper', '--server_lr=1'], ('damping = 1 − server_lr', 'freeze')),
     'no files': (['--dataset=mnist'], ('train-images-idx3-ubyte.gz', '--data_dir')),
+    'mistyped flag': (['--client_rl=0.1'], ('client_rl', 'Did you mean', 'client_lr')),
     'unknown flag': (['--nosuchflag'], ('nosuchflag', '--help')),
     'word without a flag': (['--use_bias', 'false'], ("'false' belongs to no flag", '--noflag')),
 }
@@ -69,8 +69,7 @@ def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(refused, case
 
 def flag_values(**given):
     """What absl holds: None for what was not given."""
-    unset = {field.name: None for field in dataclasses.fields(Settings)} | {
-        'private_baselines': False, 'seed': ['0']}
+    unset = dict.fromkeys(COMMON | registry.own_settings()) | {'private_baselines': False, 'seed': ['0']}
     return types.SimpleNamespace(**(unset | given))
 
 
@@ -105,7 +104,7 @@ def test_a_run_writes_one_folder_a_method_and_a_picture_of_all(finished):
     assert {path.name for path in out.iterdir()} == {
         'virtual', 'fedavg', 'learning_curves.png', 'results.json'}
     for name in ('virtual', 'fedavg'):
-        files = {path.name for path in (out / name).iterdir() if not path.name.startswith('events.')}
+        files = {path.name for path in (out / name / 'seed-0').iterdir() if not path.name.startswith('events.')}
         assert files >= {'config.json', 'metrics.jsonl', 'summary.json', 'learning_curves.png'}
     for picture in out.rglob('*.png'):
         assert picture.read_bytes().startswith(b'\x89PNG')
@@ -119,7 +118,7 @@ def test_metrics_are_strict_json_one_object_a_round(finished):
 
     for name in ('virtual', 'fedavg'):
         rows = [json.loads(line, parse_constant=refuse)
-                for line in (out / name / 'metrics.jsonl').read_text().splitlines()]
+                for line in (out / name / 'seed-0' / 'metrics.jsonl').read_text().splitlines()]
         assert [row['round'] for row in rows] == [1, 2]
         for row in rows:
             assert {'server/accuracy', 'server/cross_entropy', 'mt/accuracy', 'mt/cross_entropy', 'train/loss',
@@ -128,7 +127,7 @@ def test_metrics_are_strict_json_one_object_a_round(finished):
 
 def test_config_has_what_was_asked_for_and_the_methods_defaults(finished):
     _, out = finished
-    virtual, fedavg = (json.loads((out / name / 'config.json').read_text())['settings']
+    virtual, fedavg = (json.loads((out / name / 'seed-0' / 'config.json').read_text())['settings']
                        for name in ('virtual', 'fedavg'))
     assert (virtual['rounds'], virtual['clients_per_round'], virtual['validation_fraction']) == (2, 3, 0.2)
     assert virtual['server_lr'] != 1.0 and fedavg['server_lr'] == 1.0
@@ -136,15 +135,15 @@ def test_config_has_what_was_asked_for_and_the_methods_defaults(finished):
 
 def test_the_summary_has_every_protocol(finished):
     _, out = finished
-    summary = json.loads((out / 'virtual' / 'summary.json').read_text())
+    summary = json.loads((out / 'virtual' / 'seed-0' / 'summary.json').read_text())
     assert {'max', 'max_round', 'final', 'last_5', 'val', 'val_round', 'seconds'} <= set(summary)
-    rows = [json.loads(line) for line in (out / 'virtual' / 'metrics.jsonl').read_text().splitlines()]
+    rows = [json.loads(line) for line in (out / 'virtual' / 'seed-0' / 'metrics.jsonl').read_text().splitlines()]
     assert summary['max']['server/accuracy'] == max(row['server/accuracy'] for row in rows)
 
 
 def test_events_have_scalars_histograms_and_the_hparams_session(finished):
     _, out = finished
-    paths = [str(path) for path in (out / 'virtual').glob('events.out.tfevents.*')]
+    paths = [str(path) for path in (out / 'virtual' / 'seed-0').glob('events.out.tfevents.*')]
     plugins = {}
     for record in tf.data.TFRecordDataset(paths):
         for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
@@ -166,27 +165,53 @@ def test_seeds_run_one_after_the_other_in_folders_of_their_own(tmp_path):
     runs = run.settings_of_flags(flag_values(method=['virtual', 'fedavg'], private=['none'], seed=['0', '2']))
     assert [(settings.seed, settings.method) for settings in runs] == [
         (0, 'virtual'), (0, 'fedavg'), (2, 'virtual'), (2, 'fedavg')]
-    assert run.folder_of(tmp_path, runs[2], runs) == tmp_path / 'virtual' / 'seed-2'
-    assert run.folder_of(tmp_path, runs[0], runs[:2]) == tmp_path / 'virtual'
+    assert run.folder_of(tmp_path, runs[2]) == tmp_path / 'virtual' / 'seed-2'
+    assert run.folder_of(tmp_path, runs[0]) == tmp_path / 'virtual' / 'seed-0'
     with pytest.raises(VirtualTfError, match='seed must be a whole number from 0, or several with commas, got 0,x'):
         run.settings_of_flags(flag_values(method=['virtual'], seed=['0', 'x']))
 
 
-def test_the_report_and_the_table_are_over_seeds():
-    def summary(accuracy):
-        keys = (f'{model}/{metric}' for model in ('server', 'mt') for metric in ('accuracy', 'cross_entropy'))
-        values = dict.fromkeys(keys, accuracy)
-        return {'max': values, 'last_5': values}
+def test_a_run_of_one_seed_is_found_where_version_0_1_put_it(tmp_path):
+    """There it was root/VARIANT, without a folder for the seed."""
+    settings, = run.settings_of_flags(flag_values(method=['fedavg'], seed=['3']))
+    (tmp_path / 'fedavg').mkdir()
+    (tmp_path / 'fedavg' / 'config.json').write_text(json.dumps({'settings': {'method': 'fedavg', 'seed': 3}}))
+    assert run.folder_of(tmp_path, settings) == tmp_path / 'fedavg'
+    assert run.folder_of(tmp_path, settings.replace(seed=0)) == tmp_path / 'fedavg' / 'seed-0'
 
-    runs = run.settings_of_flags(flag_values(method=['virtual', 'fedavg'], private=['none'], seed=['0', '1']))
-    results = run.report(runs, list(map(summary, (0.5, 0.25, 0.7, 0.25))), make_dataset())
-    assert results['clients'] == 4 and list(results['summaries']['virtual']) == ['0', '1']
-    assert results['settings']['rounds'] == runs[0].rounds and 'seed' not in results['settings']
-    assert results['settings_of']['fedavg']['server_lr'] == 1.0
-    virtual, fedavg = run.table(results['summaries']).splitlines()[2:]
-    # 0.5 and 0.7: mean 0.6, deviation √(2·0.1²/1) = 0.141
-    assert virtual.split()[:5] == ['virtual', '60.00', '±14.14', '60.00', '±14.14'] and '0.600 ±0.141' in virtual
-    assert '25.00 ±0.00' in fedavg
+
+@pytest.mark.parametrize('given, words', [
+    ({'method': ['fedavg'], 'kl_weight': 1e-4}, ('--kl_weight is ignored', 'a setting of virtual')),
+    ({'method': ['virtual'], 'l2': 0.1}, ('--l2 is ignored', 'fedprox')),
+    ({'method': ['fedavg'], 'private': ['joint']}, ('--private is ignored', '--private_baselines')),
+    ({'method': ['virtual'], 'dataset': 'leaf:x', 'max_clients': 5}, ('--max_clients is ignored', 'femnist'))])
+def test_a_flag_that_nothing_uses_is_told(given, words):
+    sentence, = run.unused(flag_values(**given))
+    assert all(word in sentence for word in words)
+
+
+def test_flags_that_are_used_are_not_told():
+    assert not [*run.unused(flag_values(method=['virtual', 'fedprox'], l2=0.1, kl_weight=1e-4, private=['none'],
+                                        dataset='femnist', max_clients=5))]
+    runs = run.settings_of_flags(flag_values(method=['virtual', 'fedprox'], l2=0.1, kl_weight=1e-4))
+    assert (runs[0].kl_weight, runs[1].l2) == (1e-4, 0.1) and 'l2' not in runs[0] and 'kl_weight' not in runs[1]
+
+
+def test_help_has_headings_what_everybody_needs_first_and_values():
+    process = start('--help')
+    assert process.returncode == 0 and process.stderr == ''
+    headings = [line for line in process.stdout.splitlines() if line.endswith(':') and not line.startswith(' ')]
+    assert headings[:3] == ['what everybody needs:', 'run:', 'data:']
+    assert {'model:', 'what travels:', 'output:', 'method virtual:', 'method fedprox:'} <= {*headings}
+    assert 'logtostderr' not in process.stdout
+    line = next(line for line in process.stdout.splitlines() if line.startswith('  --server_lr'))
+    assert process.stdout.index('--method ') < process.stdout.index('--rounds ') < process.stdout.index('--epochs ')
+    assert 'server learning rate' in line and 'virtual 0.2' in ' '.join(process.stdout.split())
+
+
+def test_a_mistyped_flag_gets_its_nearest_name(refused):
+    process, _ = refused['mistyped flag']
+    assert 'client_lr' in process.stderr
 
 
 def test_a_signal_in_the_last_round_ends_the_command_after_the_run(monkeypatch, capsys):

@@ -76,7 +76,7 @@ class Federation:
         # What the clients name comes first: it replaces nothing.
         return {**self._of_clients({client: reply for client, (reply, _) in accepted.items()}), 'round': number,
                 'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
-                'dropped_clients': len(dropped), **largest,
+                'applied_clients': len(accepted), 'dropped_clients': len(dropped), **largest,
                 **{f'{kind}_clients': sum(failure.kind == kind for failure in failures.values()) for kind in _KINDS},
                 **self._traffic(instructions, [reply for reply, _ in accepted.values()],
                                 [delta for _, delta in accepted.values()]), **scores,

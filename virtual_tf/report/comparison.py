@@ -40,6 +40,14 @@ def table(rows):
         for first, *cells in lines)])
 
 
+def drops(rows):
+    """Sentences on clients whose training was not used, which no accuracy tells."""
+    counts = {variant: sum(summary.get('dropped_clients', 0) for summary in seeds.values())
+              for variant, seeds in rows.items()}
+    return [f'{variant}: {count} times a client was dropped, as its training gave numbers that are not finite'
+            for variant, count in counts.items() if count]
+
+
 def _last(summaries):
     """What `last_5` is of: a run may have had fewer rounds."""
     count = max(min(5, summary['rounds']) for summary in summaries)

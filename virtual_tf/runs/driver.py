@@ -1,6 +1,9 @@
 """From settings to a run: checks everything first, then builds network and method, and plays the rounds."""
 import contextlib
+import itertools
 import pathlib
+
+from absl import logging
 
 from virtual_tf import data
 from virtual_tf.core import safe_files
@@ -11,6 +14,8 @@ from virtual_tf.runs import hooks, pictures, provenance
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.summary import summarise
 from virtual_tf.simulator.rounds import Simulation
+
+_EMPTY_ROUNDS = 3     # in a row, after which a run that learns nothing ends
 
 
 def check_names(settings):
@@ -24,7 +29,7 @@ def check_fits(settings, dataset):
     """Refuses settings that this data cannot serve."""
     if settings.clients_per_round > len(dataset.clients):
         raise VirtualTfError(f'clients_per_round = {settings.clients_per_round} is more than the '
-                             f'{len(dataset.clients)} clients of {dataset.name}')
+                             f'{len(dataset.clients)} clients of {dataset.name}; choose fewer')
     models.check_input(settings.model, dataset.train.x)
 
 
@@ -47,17 +52,19 @@ def run(settings, dataset, folder, progress=True, resume=True, stop=lambda: Fals
     safe_files.check_writable(folder.path)
     try:
         with safe_files.locked(folder.path):
-            return _run_in(folder, simulation, provenance.describe(settings, dataset), progress, resume, stop,
-                           more_hooks)
+            return _run_in(folder, settings, simulation, progress, resume, stop, more_hooks)
     except OSError as error:
-        raise RunError(f'writing to {folder.path} failed ({error.strerror or error}); the last checkpoint is intact, '
-                       'so put that right and give the same command again') from error
+        state = 'the last checkpoint is intact, so' if folder.checkpoints.exist() else 'there is no checkpoint yet;'
+        raise RunError(f'writing to {folder.path} failed ({error.strerror or error}); {state} put that right and give '
+                       'the same command again') from error
 
 
-def _run_in(folder, simulation, config, progress, resume, stop, more_hooks):
+def _run_in(folder, given, simulation, progress, resume, stop, more_hooks):
     settings, identity = simulation.settings, provenance.identity(simulation)
     found, history = folder.checkpoints.newest() if resume else None, []
     if found is None:
+        if resume and folder.check_without_checkpoint(given, identity['data']):
+            return folder.summary(), folder.history()
         folder.clear()
     else:
         folder.check_continues(settings, found, identity)
@@ -67,7 +74,7 @@ def _run_in(folder, simulation, config, progress, resume, stop, more_hooks):
     state = simulation.start(folder.checkpoints.clients_folder)
     if found is not None and (missing := folder.checkpoints.restore(state, found)):
         simulation.measure_again(state, missing)
-    folder.begin(config)
+    folder.begin(provenance.describe(given, simulation.dataset, identity['data']))
     with contextlib.ExitStack() as stack:
         watchers = [stack.enter_context(contextlib.closing(hook)) for hook in (
             hooks.JsonLines(folder, history), hooks.TensorBoard(folder.path, settings, history),
@@ -92,6 +99,7 @@ def _play(simulation, state, history, watchers, save, stop):
         history.append(metrics)
         for hook in watchers:
             hook.on_round(metrics, simulation, state)
+        _check_learning(history)
         stopping = state.round < last and stop()
         if every and (stopping or state.round % every == 0 or state.round == last):
             for hook in watchers:
@@ -100,6 +108,19 @@ def _play(simulation, state, history, watchers, save, stop):
         if stopping:
             raise Interrupted(f'stopped after round {state.round} of {last}; ' + (
                 'the same command continues from there' if every else 'nothing to continue from, checkpoint_every = 0'))
+
+
+def _check_learning(history):
+    """Ends a run in which nobody's training has been usable for several rounds."""
+    empty = list(itertools.takewhile(lambda row: row.get('applied_clients', 1) == 0 and row['dropped_clients'] > 0,
+                                     reversed(history)))
+    if empty:
+        logging.error('round %d: all %d clients that trained were dropped, so nothing was learnt', history[-1]['round'],
+                      history[-1]['dropped_clients'])
+    if len(empty) >= _EMPTY_ROUNDS:
+        raise RunError(f'in {len(empty)} rounds in a row the training of every client gave numbers that are not '
+                       'finite, so nothing is learnt; --standardize=client, a smaller --client_lr or another model may '
+                       'help')
 
 
 def title(settings, seeds=None):

@@ -45,6 +45,17 @@ def trim(folder, last):
     return rounds
 
 
+def scalars(folder):
+    """{round: {metric: value}} that the events of a run have."""
+    found = {}
+    for path in sorted(folder.glob('events.out.tfevents.*')):
+        for event in map(Event.FromString, _records(path)):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == 'scalars' and not value.tag.startswith(_ONCE):
+                    found.setdefault(event.step, {})[value.tag] = float(tf.make_ndarray(value.tensor))
+    return {number: row for number, row in found.items() if _SCALAR in row}
+
+
 def _belongs(event, last):
     return event.step <= last and not any(value.tag.startswith(_ONCE) for value in event.summary.value)
 

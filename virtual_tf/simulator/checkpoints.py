@@ -33,6 +33,9 @@ class Checkpoints:
         self._folder, self.clients_folder = folder, folder / 'clients'
         self._manifests = {}     # path → manifest, of those that are kept
 
+    def exist(self):
+        return any(self._folder.glob('round-*.ckpt'))
+
     def newest(self, with_clients=True):
         """The newest Checkpoint that is whole, also in its clients if they are to be read; None without a file."""
         found, damaged = None, []

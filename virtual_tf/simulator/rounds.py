@@ -78,7 +78,7 @@ class Simulation:
         done = time.perf_counter()
         return {'round': number, **of_clients(training, accepted, sizes),
                 'shrunk_precisions': sum(int(tf.reduce_sum(tf.cast(r < 1.0, tf.int32))) for r in shrink.values()),
-                'dropped_clients': int((~accepted).sum()), **traffic, **scores,
+                'applied_clients': int(accepted.sum()), 'dropped_clients': int((~accepted).sum()), **traffic, **scores,
                 'seconds': done - started, 'seconds_evaluation': done - trained}
 
     def cohort_ids(self, number):
