@@ -9,7 +9,7 @@ Every message names the client's head in the server's history, with r of that ve
 that head: the one that it holds, or the pending one, completed with r. So a delta counts at the client exactly when it
 counts at the server, and nothing that the client believes on its own matters. A server that goes back to a checkpoint
 names an older head; so a client keeps the states of all heads in checkpoints that the server may go back to.
-BUILD_NOTES.md argues why that is enough.
+docs/protocol.md argues why that is enough.
 """
 from typing import Any, NamedTuple
 

@@ -14,9 +14,10 @@ METHODS = {}
 # The paper trains text in batches of 10; small initial weights, which suit an MLP, leave an LSTM's gates undecided.
 # Roles differ much in length: in calls of two, of similar length, the short do not wait for the long.
 OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0, 'clients_per_call': 2}}
-# Rates that suit the scale of the inputs, for every method (BUILD_NOTES.md has the runs).
+# Rates that suit the scale of the inputs, for every method (docs/lab-notes.md has the runs).
 OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'femnist': {'client_lr': 0.2},
-              'writers': {'client_lr': 0.2}, 'har': {'client_lr': 0.02}, 'hapt': {'client_lr': 0.02}}
+              'writers': {'client_lr': 0.2}, 'har': {'client_lr': 0.02}, 'hapt': {'client_lr': 0.02},
+              'shakespeare': {'model': 'lstm'}}
 
 
 class Sweep(NamedTuple):
@@ -103,9 +104,10 @@ def make_settings(given):
         if name not in declared and name in own_settings():
             raise VirtualTfError(f'{name} is a setting of {", ".join(owners(name))}, not of {method.name}; leave it '
                                  'out')
-    usual = (OF_DATASET.get(given.get('dataset', COMMON['dataset'].default), {})
-             | OF_MODEL.get(given.get('model', COMMON['model'].default), {}))
-    values = method.complete(usual | method.presets.get(preset, {}) | given)
+    of_dataset = OF_DATASET.get(given.get('dataset', declared['dataset'].default), {})
+    # The model has usual values of its own, so which one it is comes first.
+    model = ({'model': declared['model'].default} | of_dataset | given)['model']
+    values = method.complete(of_dataset | OF_MODEL.get(model, {}) | method.presets.get(preset, {}) | given)
     settings = Settings(values, declared)
     method.check(settings)
     return settings
@@ -133,6 +135,7 @@ def with_compiler(settings):
 def build(settings, dataset):
     """(network, algorithm, settings with the compiler chosen) for examples like those of the data set."""
     settings = with_compiler(settings)
-    network = models.build(settings.model, dataset.input_shape, dataset.num_classes, use_bias=settings.use_bias,
-                           estimator=settings.get('estimator', 'local'))
-    return network, find(settings.method).make(network, settings), settings
+    method = find(settings.method)
+    network = models.build(settings.model, dataset.input_shape, dataset.num_classes, dataset.train.y.shape[1:],
+                           method.gaussian, use_bias=settings.use_bias, estimator=settings.get('estimator', 'local'))
+    return network, method.make(network, settings), settings

@@ -3,13 +3,14 @@
 `register` makes it a value of --model; Bayesian or deterministic, with or without a private path, under any method, is
 then the library's business.
 """
+import inspect
 import itertools
 
 import numpy as np
 import tensorflow as tf
 
 from virtual_tf.core.errors import VirtualTfError, unknown
-from virtual_tf.networks import layers
+from virtual_tf.networks import dry_pass, layers
 from virtual_tf.networks.gated import Network
 
 MODELS = {}
@@ -36,24 +37,43 @@ def find(name):
 
 def check_input(name, x):
     """Refuses examples that a registered model cannot take: tokens are for an embedding, images for a convolution."""
-    first = next(layer for layer in find(name)(x.shape[1:], 2) if not isinstance(layer, layers.Flatten))
+    found = _layers(name, x.shape[1:], 2)
     tokens = np.issubdtype(x.dtype, np.integer)
-    if tokens != isinstance(first, layers.Embedding):
+    if tokens != dry_pass.takes_tokens(found):
         raise VirtualTfError(f'model {name!r} does not take {"token sequences" if tokens else "numbers"}; '
                              + ('lstm does' if tokens else 'mlp does'))
-    if isinstance(first, layers.Conv2D) and x.ndim != 4:
+    if isinstance(found[0], layers.Conv2D) and x.ndim != 4:
         raise VirtualTfError(f'model {name!r} takes images [height, width, channels], and an example of this data has '
                              f'shape {list(x.shape[1:])}; mlp takes any')
 
 
-def build(name, input_shape, num_classes, **options):
-    """The Network of a registered model."""
+def build(name, input_shape, num_classes, target_shape=None, gaussian=False, **options):
+    """The Network of a registered model, after a dry pass (which has target_shape and gaussian)."""
     counts, named = {}, []
-    for layer in find(name)(tuple(input_shape), num_classes, **options):
+    for layer in _layers(name, tuple(input_shape), num_classes, **options):
         kind = type(layer).__name__.lower()
         counts[kind] = counts.get(kind, 0) + 1
         named.append((f'{kind}_{counts[kind]}', layer))
-    return Network(tuple(named), tuple(input_shape))
+    network = Network(tuple(named), tuple(input_shape))
+    dry_pass.check(name, network, num_classes, target_shape, gaussian)
+    return network
+
+
+def _layers(name, input_shape, num_classes, **options):
+    """What the function of a model gives, if that is layers."""
+    function = find(name)
+    try:
+        inspect.signature(function).bind(input_shape, num_classes, **options)
+    except TypeError as error:
+        raise VirtualTfError(f'the function of model {name!r} cannot be called ({error}); let it take (input_shape, '
+                             'num_classes, **options)') from error
+    found = dry_pass.attempt(f'the function of model {name!r}', function, input_shape, num_classes, **options)
+    several = isinstance(found, tuple | list)
+    wrong = [layer for layer in found if not isinstance(layer, layers.Layer)] if several else [found]
+    if wrong or not found:
+        raise VirtualTfError(f'the function of model {name!r} gives {(wrong or [found])[0]!r:.100} where layers '
+                             'belong; let it return a tuple of them, such as (Dense(num_classes, **options),)')
+    return found
 
 
 @register('mlp')

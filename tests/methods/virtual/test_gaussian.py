@@ -73,8 +73,6 @@ def test_moments_and_normals_are_read_back():
         back_mean, back_scale = list(back)[:2]
         np.testing.assert_allclose(back_mean, mean, rtol=1e-12)
         np.testing.assert_allclose(back_scale, scale, rtol=1e-12)
-    again = gaussian.from_normal(gaussian.to_normal(belief))
-    np.testing.assert_allclose(again['w'], belief['w'], rtol=1e-12)
     normal = gaussian.normals(gaussian.to_moments(belief))['w']
     np.testing.assert_allclose(normal.stddev(), scale, rtol=1e-12)
 

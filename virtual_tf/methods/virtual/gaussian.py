@@ -59,13 +59,6 @@ def from_moments(mean, scale):
     return NaturalGaussian(mean * xi, xi)
 
 
-def from_normal(normals):
-    """Natural parameters of one tfd.Normal or of a dict of them."""
-    if isinstance(normals, dict):
-        return {name: from_normal(normal) for name, normal in normals.items()}
-    return from_moments(normals.loc, normals.scale)
-
-
 def to_moments(belief):
     """Moments of a dict of NaturalGaussians that are known to be proper."""
     return {name: Moments(value.chi / value.xi, tf.math.rsqrt(value.xi)) for name, value in belief.items()}

@@ -10,7 +10,7 @@ from virtual_tf.networks.layers.base import Layer, draw, over_units
 def conv2d(x, kernel, bias=None, stream=None):
     """Each client's images with one sample of its own kernel: [C, B, H, W, I], [C, k, k, I, O] → [C, B, H, W, O].
 
-    One convolution a client: grouped convolutions and patches with batched matmuls were slower (BUILD_NOTES.md).
+    One convolution a client: grouped convolutions and patches with batched matmuls were slower (docs/lab-notes.md).
     """
     kernel = draw(kernel, stream)
     outputs = tf.stack([tf.nn.conv2d(images, own, 1, 'SAME') for images, own in zip(tf.unstack(x), tf.unstack(kernel))])

@@ -1,0 +1,1 @@
+"""One run: its driver, its folder, what watches it."""

@@ -1,0 +1,53 @@
+"""What a result can be traced back to: settings, data, versions, commit."""
+import hashlib
+import importlib.metadata
+import pathlib
+import platform
+import subprocess
+
+import numpy as np
+
+from virtual_tf.core import plugins
+
+_PACKAGES = ('tensorflow', 'tensorflow-probability', 'tf-keras', 'numpy')
+
+
+def describe(settings, dataset, sha256):
+    """config.json: all settings, the data with its digest, plug-ins, versions and the commit."""
+    return {'settings': settings.to_dict(),
+            'data': {'name': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
+                     'train_examples': len(dataset.train.y), 'test_examples': len(dataset.test.y),
+                     'sha256': sha256},
+            'plugins': plugins.digests(),
+            'versions': {'python': platform.python_version()} | {
+                name: importlib.metadata.version(name) for name in _PACKAGES},
+            'git_commit': git_commit()}
+
+
+def identity(simulation):
+    """What a run that is continued has to agree with."""
+    return {'settings': simulation.settings.to_dict(), 'place': simulation.place, 'data': digest(simulation.dataset),
+            'network': {name: list(shape) for name, shape in simulation.network.shapes().items()},
+            'plugins': plugins.digests()}
+
+
+def digest(dataset):
+    """SHA-256 of all examples and of who has them."""
+    total = hashlib.sha256()
+    for split in (dataset.train, dataset.test, dataset.validation or ()):
+        for array in split:
+            total.update(f'{array.dtype.str}{array.shape}'.encode())
+            total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return total.hexdigest()
+
+
+def git_commit():
+    """The commit of the source tree, '' outside a checkout."""
+    here = pathlib.Path(__file__).parent
+    try:
+        # --exclude: the commit itself, not the name of a tag.
+        answer = subprocess.run(['git', 'describe', '--always', '--dirty', '--abbrev=40', '--exclude=*'], cwd=here,
+                                capture_output=True, text=True)
+    except FileNotFoundError:
+        return ''
+    return answer.stdout.strip()

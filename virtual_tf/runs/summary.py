@@ -1,0 +1,32 @@
+"""What a run comes to: its best round, its last ones, and the round that held-out data chose."""
+import numpy as np
+
+from virtual_tf.simulator import metrics
+
+S, MT = 'server/accuracy', 'mt/accuracy'
+
+
+def summarise(history, last=5):
+    """`max`: best round of each metric, the paper's protocol; `final`: last round; `last_5`: mean of the last five.
+
+    `val`: test metrics at the round that was best on held-out training data, when there is a validation split.
+    """
+    measured = metrics.best_of()
+    keys = [f'{model}/{name}' for model in ('server', 'mt') for name in measured if f'{model}/{name}' in history[-1]]
+
+    def best(key):
+        # A round without a number is no best round; comparisons with NaN would let the first one win.
+        rows = [row for row in history if not np.isnan(row.get(key, np.nan))] or history[-1:]
+        return measured[key.split('/')[1]](rows, key=lambda row: row[key])
+
+    summary = {'rounds': len(history),
+               'max': {key: best(key)[key] for key in keys},
+               'max_round': {key: best(key)['round'] for key in keys},
+               'final': {key: history[-1][key] for key in keys},
+               f'last_{last}': {key: float(np.mean([row.get(key, np.nan) for row in history[-last:]])) for key in keys},
+               'seconds': float(np.nansum([row['seconds'] for row in history])),
+               'dropped_clients': int(np.nansum([row.get('dropped_clients', 0) for row in history]))}
+    if 'val_server/accuracy' in history[-1]:
+        summary['val'] = {key: best('val_' + key)[key] for key in keys}
+        summary['val_round'] = {key: best('val_' + key)['round'] for key in keys}
+    return summary
