@@ -125,6 +125,15 @@ def test_auto_is_the_compiler_that_measured_faster():
     assert registry.with_compiler(make_settings({'compile': 'graph'})).compile == 'graph'
 
 
+def test_text_gets_the_model_that_takes_it_with_the_values_that_suit_it():
+    settings = make_settings({'dataset': 'shakespeare'})
+    assert settings.model == 'lstm' and settings == make_settings({'dataset': 'shakespeare', 'model': 'lstm'})
+    assert {name: getattr(settings, name) for name in registry.OF_MODEL['lstm']} == registry.OF_MODEL['lstm']
+    own = make_settings({'dataset': 'shakespeare', 'model': 'mlp', 'batch_size': 7})
+    assert (own.model, own.batch_size, own.client_lr) == ('mlp', 7, COMMON['client_lr'].default)
+    assert make_settings({}).model == make_settings({'dataset': 'mnist'}).model == 'mlp'
+
+
 def test_every_label_has_one_look():
     looks = registry.looks()
     assert {method.label for method in registry.METHODS.values()} <= {*looks}
