@@ -125,3 +125,10 @@ def test_a_plugin_is_run_once(tmp_path, registries):     # noqa: F811
     vt.load_plugin(path)
     vt.load_plugin(path)
     assert list(plugins.digests()) == ['mine.py']
+
+
+def test_everything_of_the_package_is_in_the_repository():
+    """A line of .gitignore that hides a room would be seen in a clone alone."""
+    command_line = ['git', 'ls-files', '--others', '--ignored', '--exclude-standard', 'virtual_tf', 'scripts', 'tests']
+    listed = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True)
+    assert not [name for name in listed.stdout.split() if name.endswith('.py')]

@@ -1,5 +1,6 @@
 """`virtual-tf`, also as `python -m virtual_tf`: finds the command that is asked for and hands over to it."""
 import ast
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -14,7 +15,8 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     name, *rest = arguments or ['--help']
     if name in ('--help', '-h', 'help', '--version'):
-        print(_version() if name == '--version' else usage())
+        with contextlib.suppress(BrokenPipeError):     # a reader such as head that has seen enough
+            print(_version() if name == '--version' else usage(), flush=True)
         return
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
