@@ -7,13 +7,15 @@ import tomllib
 import numpy as np
 import pytest
 import tensorflow as tf
+from documented import block, registries  # noqa: F401
 from federations import assert_metrics_close, assert_posterior_is_product, final_server
 from flower_processes import APP, Local, listeners, started_by
 
 from virtual_tf import data
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.core.settings import Settings
+from virtual_tf.core.settings import COMMON
 from virtual_tf.deploy.options import UNSET, Options, parse
+from virtual_tf.methods import registry
 from virtual_tf.runs import driver
 
 TINY = {'dataset': 'synthetic', 'synthetic_clients': 2, 'synthetic_max_size': 60, 'epochs': 1, 'compile': 'graph',
@@ -54,19 +56,32 @@ def check_product(folder, config):
 
 def test_the_app_lists_every_setting_and_option():
     listed = tomllib.loads((APP / 'pyproject.toml').read_text())['tool']['flwr']['app']['config']
-    assert {*listed} == {field.name for kind in (Options, Settings) for field in dataclasses.fields(kind)}
-    assert all(listed[field.name] == UNSET for field in dataclasses.fields(Settings))
+    settings = {*COMMON, *registry.own_settings()}
+    assert {*listed} == settings | {field.name for field in dataclasses.fields(Options)}
+    assert all(listed[name] == UNSET for name in settings)
     assert parse(listed)[0] == Options()
 
 
 def test_a_run_configuration_becomes_settings():
     options, settings = parse({'clients': 8, 'fraction': 0.5, 'server_lr': 1, 'method': 'fedavg', 'rounds': ''})
     assert (options.clients, settings.clients_per_round, settings.server_lr) == (8, 4, 1.0)
-    assert settings.rounds == Settings.rounds
+    assert settings.rounds == COMMON['rounds'].default
     with pytest.raises(VirtualTfError, match='rounds must be of type int'):
         parse({'rounds': 'ten'})
-    with pytest.raises(VirtualTfError, match='no setting'):
+    with pytest.raises(VirtualTfError, match="run configuration 'roundz' is unknown; did you mean 'rounds'"):
         parse({'roundz': 3})
+    with pytest.raises(VirtualTfError, match='kl_weight is a setting of virtual, not of fedavg'):
+        parse({'method': 'fedavg', 'kl_weight': 0.1})
+
+
+def test_a_plugins_method_and_its_settings_come_with_the_run_configuration(tmp_path, registries):     # noqa: F811
+    path = tmp_path / 'my_method.py'
+    path.write_text(block('docs/extending.md', '# my_method.py'), encoding='utf-8')
+    config = {'plugins': str(path), 'method': 'timid'}
+    assert parse(config | {'own_settings': '{"boldness": 0.7}'})[1].boldness == 0.7
+    for text, message in (('{boldness: 1}', 'is no JSON'), ('[1]', 'no JSON object'), ('{"bold": 1}', 'boldness')):
+        with pytest.raises(VirtualTfError, match=message):
+            parse(config | {'own_settings': text})
 
 
 def test_nothing_survives_that_made_a_session_of_its_own(local):

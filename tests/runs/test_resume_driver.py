@@ -123,7 +123,7 @@ def test_a_disk_that_takes_no_more_is_one_sentence_and_exit_code_1(tmp_path):
     # A limit on the size of a file stands for the disk: a client's state of 370 kB does not fit.
     code, _, err = finish(driver(tmp_path, 4, limit=200_000))
     assert code == 1 and 'Traceback' not in err
-    assert 'failed (File too large); the last checkpoint is intact' in err.strip().splitlines()[-1]
+    assert 'failed (File too large); there is no checkpoint yet' in err.strip().splitlines()[-1]
 
 
 def test_an_output_folder_that_cannot_be_written_is_one_sentence_and_exit_code_2(tmp_path):
