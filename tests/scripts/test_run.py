@@ -11,6 +11,7 @@ import types
 
 import pytest
 import tensorflow as tf
+from toys import make_dataset
 
 from scripts import entry, run
 from virtual_tf.core.errors import VirtualTfError
@@ -225,3 +226,12 @@ def test_a_signal_in_the_last_round_ends_the_command_after_the_run(monkeypatch, 
         run.play(None, None, 'out', True)
     assert ended.value.code == entry.BY_SIGNAL + signal.SIGTERM
     assert 'SIGTERM: stopped after the last round of out' in capsys.readouterr().err
+
+
+def test_fewer_clients_than_the_default_are_all_taken_unless_somebody_said_how_many(capsys):
+    values = flag_values(method=['fedavg', 'virtual'], private=['none'])
+    runs = run.with_fitting_cohorts(run.settings_of_flags(values), make_dataset(), values)
+    assert [settings.clients_per_round for settings in runs] == [4, 4]     # the toys' four clients
+    assert 'clients_per_round = 4, all clients of toy' in capsys.readouterr().out
+    values = flag_values(method=['fedavg'], clients_per_round=7)
+    assert run.with_fitting_cohorts(run.settings_of_flags(values), make_dataset(), values)[0].clients_per_round == 7
