@@ -19,6 +19,52 @@ while getopts n:o:sw option; do
 done
 shift $((OPTIND - 1))
 prepare requirements.txt requirements-flower.txt
+config=()
+for pair in "$@"; do
+    value=${pair#*=}
+    # A string in TOML's quotes, which may not hold their like; Flower knows no escapes.
+    [[ $value =~ ^(-?[0-9.]+([eE]-?[0-9]+)?|true|false)$ ]] || { [[ $value == *\"* ]] && value="'$value'"; } ||
+        value="\"$value\""
+    config+=("${pair%%=*}=$value")
+done
+
+# Before anything is started: Flower names no key that it does not know, and a wrong value ends in a traceback.
+rounds=$(python - "clients=$clients" "${config[@]}" <<'PYTHON'
+import sys
+import tomllib
+
+from virtual_tf.core import quiet
+
+quiet.import_tensorflow()
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.deploy import options
+from virtual_tf.runs import driver
+
+
+def read(pairs):
+    config = {}
+    for pair in pairs:
+        try:
+            (key, value), = tomllib.loads(pair).items()
+        except ValueError as error:
+            raise VirtualTfError(f'{pair} cannot be read ({error}); write KEY=VALUE, such as rounds=5') from None
+        if key == 'output_dir' or key == 'clients' and key in config:
+            raise VirtualTfError(f'{key} is given by -{"n" if key == "clients" else "o"}; leave {pair} out')
+        if key in config:
+            raise VirtualTfError(f'{key} is given twice; leave one out')
+        config[key] = value
+    return config
+
+
+try:
+    _, settings = options.parse(read(sys.argv[1:]))
+    driver.check_names(settings)
+except VirtualTfError as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(2)
+print(settings.rounds)
+PYTHON
+)
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
 logs=$output/logs
@@ -48,6 +94,47 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 start() { local log=$1; shift; VIRTUAL_TF_STARTED_BY=$mark setsid "$@" > "$logs/$log.log" 2>&1 & last=$!; }
+
+# A line for each round, when the run's folder gets it, until it is told to end.
+show_rounds() {
+    VIRTUAL_TF_STARTED_BY=$mark exec python - "$output/metrics.jsonl" "$rounds" <<'PYTHON'
+import json
+import pathlib
+import signal
+import sys
+import time
+
+path, rounds, ended = pathlib.Path(sys.argv[1]), sys.argv[2], []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+
+
+def lines():
+    try:
+        return path.read_text(encoding='utf-8').splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+
+
+def told(row):
+    values = [(name, row.get(key), scale) for name, key, scale in (
+        ('S', 'server/accuracy', 100), ('MT', 'mt/accuracy', 100), ('loss', 'train/loss', 1))]
+    return ', '.join(f'{name}={scale * value:.{1 if scale > 1 else 3}f}' if value is not None else f'{name}=?'
+                     for name, value, scale in values)
+
+
+shown = set(lines())     # of a run that is continued
+while True:
+    last = bool(ended)
+    for line in lines():
+        if line not in shown and line.endswith('\n'):
+            shown.add(line)
+            row = json.loads(line)
+            print(f'round {row["round"]}/{rounds}, {told(row)}', flush=True)
+    if last:
+        break
+    time.sleep(0.5)
+PYTHON
+}
 
 free_ports() {
     python - "$1" <<'PYTHON'
@@ -109,20 +196,20 @@ for ((i = 0; i < clients; i++)); do
         --host 127.0.0.1 --port "${ports[$((i + 1))]}" \
         --node-config "partition-id=$i state-dir=\"$output/clients/$i\""
 done
-settings="clients=$clients output_dir=\"$output\""
+settings="clients=$clients output_dir=\"$output\" ${config[*]}"
 [ -z "$secured" ] || settings+=" pinned=true"
-for pair in "$@"; do
-    value=${pair#*=}
-    [[ $value =~ ^(-?[0-9.]+([eE]-?[0-9]+)?|true|false)$ ]] || value="\"$value\""
-    settings+=" ${pair%%=*}=$value"
-done
 # Flower does not tell how a run ended: its summary does, so one of before must not stand for it.
 [ ! -f "$output/summary.json" ] || mv "$output/summary.json" "$output/summary.before.json"
-VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 | tee "$logs/run.log" || true
+show_rounds & watcher=$!
+# What Flower says of itself is in run.log; what the server says is here too.
+VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 |
+    tee "$logs/run.log" | sed -nu '/^\(INFO\|WARNING\|ERROR\) [0-9]\{4\}-/p' || true
+kill "$watcher" 2>/dev/null || true
+wait "$watcher" || true
 kill -0 "$superlink" 2>/dev/null || { echo 'error: the SuperLink has ended; see logs/superlink.log' >&2; exit 1; }
 if [ ! -f "$output/summary.json" ]; then
     [ ! -f "$output/summary.before.json" ] || mv "$output/summary.before.json" "$output/summary.json"
-    reason=$(sed -n 's/^virtual_tf\.[a-zA-Z_.]*Error: //p' "$logs/run.log" | tail -1)
+    reason=$(sed -n 's/^virtual_tf\.[a-zA-Z_.]*Error: //p; s/^│ *\(.*[^ ]\) *│$/\1/p' "$logs/run.log" | tail -1)
     echo "error: ${reason:-the run has not finished}; the logs are in $logs" >&2
     exit 1
 fi

@@ -144,7 +144,7 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
     try:
         ray = importlib.import_module('ray')
     except ImportError:
-        raise VirtualTfError("engine=ray needs Ray: pip install 'virtual-tf[flower]'") from None
+        raise VirtualTfError("engine=ray needs Ray; install requirements-flower.txt of the repository") from None
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
     os.environ.setdefault('RAY_worker_niceness', '0')     # the runs are what the machine is for
     os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')     # else it warns of what is to come
