@@ -95,42 +95,43 @@ trap 'exit 143' TERM
 
 start() { local log=$1; shift; VIRTUAL_TF_STARTED_BY=$mark setsid "$@" > "$logs/$log.log" 2>&1 & last=$!; }
 
-# A line for each round, when the run's folder gets it, until it is told to end.
-show_rounds() {
-    VIRTUAL_TF_STARTED_BY=$mark exec python - "$output/metrics.jsonl" "$rounds" <<'PYTHON'
+# Runs a command with its output in a file; shows a line for each round, and what the server logs of that output.
+follow() {
+    VIRTUAL_TF_STARTED_BY=$mark exec python - "$rounds" "$output/metrics.jsonl" "$@" <<'PYTHON'
 import json
 import pathlib
-import signal
+import re
+import subprocess
 import sys
 import time
 
-path, rounds, ended = pathlib.Path(sys.argv[1]), sys.argv[2], []
-signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+rounds, metrics, log = sys.argv[1], *map(pathlib.Path, sys.argv[2:4])
 
 
-def lines():
-    try:
-        return path.read_text(encoding='utf-8').splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
+def lines(path):
+    return path.read_text(encoding='utf-8', errors='replace').split('\n')[:-1] if path.exists() else []
 
 
 def told(row):
-    values = [(name, row.get(key), scale) for name, key, scale in (
-        ('S', 'server/accuracy', 100), ('MT', 'mt/accuracy', 100), ('loss', 'train/loss', 1))]
-    return ', '.join(f'{name}={scale * value:.{1 if scale > 1 else 3}f}' if value is not None else f'{name}=?'
-                     for name, value, scale in values)
+    scores = (('S', 'server/accuracy', '.1%'), ('MT', 'mt/accuracy', '.1%'), ('loss', 'train/loss', '.3f'))
+    return f'round {row["round"]}/{rounds}, ' + ', '.join(
+        f'{name}={"?" if row.get(key) is None else format(row[key], form).rstrip("%")}' for name, key, form in scores)
 
 
-shown = set(lines())     # of a run that is continued
+before, shown = set(lines(metrics)), 0     # the rounds of a run that is continued
+with open(log, 'w') as output:
+    process = subprocess.Popen(sys.argv[4:], stdout=output, stderr=subprocess.STDOUT)
 while True:
-    last = bool(ended)
-    for line in lines():
-        if line not in shown and line.endswith('\n'):
-            shown.add(line)
-            row = json.loads(line)
-            print(f'round {row["round"]}/{rounds}, {told(row)}', flush=True)
-    if last:
+    ended = process.poll() is not None
+    for line in lines(log)[shown:]:
+        shown += 1
+        if re.match(r'(INFO|WARNING|ERROR) \d{4}-', line):
+            print(line, flush=True)
+    for line in lines(metrics):
+        if line not in before:
+            before.add(line)
+            print(told(json.loads(line)), flush=True)
+    if ended:
         break
     time.sleep(0.5)
 PYTHON
@@ -200,12 +201,9 @@ settings="clients=$clients output_dir=\"$output\" ${config[*]}"
 [ -z "$secured" ] || settings+=" pinned=true"
 # Flower does not tell how a run ended: its summary does, so one of before must not stand for it.
 [ ! -f "$output/summary.json" ] || mv "$output/summary.json" "$output/summary.before.json"
-show_rounds & watcher=$!
-# What Flower says of itself is in run.log; what the server says is here too.
-VIRTUAL_TF_STARTED_BY=$mark flwr run virtual_tf/deploy/app local --run-config "$settings" --stream 2>&1 |
-    tee "$logs/run.log" | sed -nu '/^\(INFO\|WARNING\|ERROR\) [0-9]\{4\}-/p' || true
-kill "$watcher" 2>/dev/null || true
-wait "$watcher" || true
+# In the background, as a shell that waits answers signals at once.
+follow "$logs/run.log" flwr run virtual_tf/deploy/app local --run-config "$settings" --stream &
+wait $! || true
 kill -0 "$superlink" 2>/dev/null || { echo 'error: the SuperLink has ended; see logs/superlink.log' >&2; exit 1; }
 if [ ! -f "$output/summary.json" ]; then
     [ ! -f "$output/summary.before.json" ] || mv "$output/summary.before.json" "$output/summary.json"
