@@ -149,6 +149,60 @@ def test_a_file_beside_train_and_test_is_refused(tmp_path):
         load(tmp_path / 'mine')
 
 
+def test_classes_that_nobody_has_are_counted_each_time(tmp_path, caplog):
+    path = write_npz(tmp_path / 'mine.npz', y=np.array([0, 100_000, 200_000, 0] * 4))
+    for _ in range(2):   # also when it comes prepared
+        caplog.clear()
+        assert load(path, 'npz').num_classes == 200_001
+        assert ('npz:mine.npz: 199998 of 200001 classes have no example, as the largest label is 200000; if they are '
+                'not meant, number the labels from 0: y = np.unique(y, return_inverse=True)[1]') in caplog.text
+
+
+@pytest.mark.parametrize('changes', [
+    {}, {'num_classes': 5}, {'client': np.zeros(16), 'y': np.array([0, 3] * 8)},     # the classes of others
+    {'y': np.array([-1, 1] * 8)}, {'x': np.array([[0, 9]] * 16), 'y': np.array([[9, 2]] * 16)}])
+def test_classes_that_are_meant_are_not_counted(tmp_path, caplog, changes):
+    load(write_npz(tmp_path / 'mine.npz', **changes), 'npz')
+    assert 'no example' not in caplog.text
+
+
+NAMES = ['dog', 'cat', 'cat', 'eel', 'dog', 'eel', 'cat', 'dog']
+NUMBERS = [1, 0, 0, 2, 1, 2, 0, 1]     # cat, dog, eel
+
+
+@pytest.mark.parametrize('convert', [
+    np.asarray, lambda names: np.asarray(names, 'S'), lambda names: [[name] for name in names]])
+def test_npz_labels_may_be_names(tmp_path, caplog, convert):
+    test = np.arange(16) % 2 == 0
+    dataset = load(write_npz(tmp_path / 'mine.npz', y=convert(NAMES * 2), test=test), 'npz')
+    assert dataset.num_classes == 3 and 'labels are numbered: cat 0, dog 1, eel 2' in caplog.text
+    for i in range(2):
+        assert dataset.test.client(i)[1].tolist() == NUMBERS[::2]
+        assert dataset.train.client(i)[1].tolist() == NUMBERS[1::2]
+
+
+def test_leaf_labels_may_be_names_that_mean_the_same_in_every_file(tmp_path, caplog):
+    made_up.write_leaf(tmp_path / 'mine' / 'train' / 'a.json', {'ann': (GOOD[0], NAMES)})
+    made_up.write_leaf(tmp_path / 'mine' / 'train' / 'b.json', {'bob': (GOOD[0], ['eel', 'dog'] * 4)})
+    made_up.write_leaf(tmp_path / 'mine' / 'test' / 'a.json', {
+        'ann': (GOOD[0][:1], ['dog']), 'bob': (GOOD[0][:1], ['eel'])})
+    dataset = load(tmp_path / 'mine')
+    assert [dataset.train.client(i)[1].tolist() for i in range(2)] == [NUMBERS, [2, 1] * 4]
+    assert dataset.test.y.tolist() == [1, 2] and 'cat 0, dog 1, eel 2' in caplog.text
+
+
+def test_names_that_cannot_be_numbered_are_refused(tmp_path):
+    path = tmp_path / 'mine.npz'
+    with pytest.raises(DataError, match="client 'bob' has the label 'eel', which no training example has; correct it"):
+        load(write_npz(path, y=['cat', 'dog'] * 7 + ['dog', 'eel'], test=np.arange(16) > 13), 'npz')
+    # A machine of its own would number its own names, and others theirs.
+    with pytest.raises(DataError, match=r'one client.*; number the names alike everywhere: y = np\.searchsorted'):
+        load(write_npz(path, {'ann': (GOOD[0], NAMES)}), 'npz')
+    made_up.write_leaf(tmp_path / 'mine' / 'a.json', {'ann': GOOD, 'bob': (GOOD[0], NAMES)})
+    with pytest.raises(DataError, match="user 'bob' and others some have numbers as y and some names; give all"):
+        load(tmp_path / 'mine')
+
+
 def test_small_clients_are_skipped_by_what_is_left_after_the_split(tmp_path, caplog):
     # Of two examples one is left to train on; of 0, 0, 1 the split takes the 1; of 0, 1, 1 it takes a 1 of two.
     users = USERS | {name: ([[0.0, 1.0]] * len(y), y) for name, y in (

@@ -46,6 +46,37 @@ def check_examples(source, x, y, client, names, is_test, num_classes):
     return x, y, num_classes
 
 
+def number_labels(source, y, client, names, is_test):
+    """(y, notes): labels that are names become 0 … n − 1 in the order of the alphabet, which a note says."""
+    if y.dtype.kind not in 'US' or y.shape[1:] not in ((), (1,)):
+        return y, ()
+    if len(names) == 1:
+        raise DataError(f'{source} has names for labels and one client, and what others have is not known here; number '
+                        'the names alike everywhere: y = np.searchsorted(NAMES, y), with the sorted names of all')
+    # Bytes are letters too, whatever their code.
+    y = (np.char.decode(y, 'latin-1') if y.dtype.kind == 'S' else y).reshape(-1)
+    classes = np.unique(y if is_test is None else y[~is_test])
+    unknown = np.flatnonzero(~np.isin(y, classes))
+    if len(unknown):
+        raise DataError(f'{source}: client {str(names[client[unknown[0]]])!r} has the label {str(y[unknown[0]])!r}, '
+                        'which no training example has; correct it, or leave the client out')
+    said = ', '.join(f'{name} {number}' for number, name in enumerate(classes[:_NAMED]))
+    return np.searchsorted(classes, y), (f'labels are numbered: {said}{", …" if len(classes) > _NAMED else ""}',)
+
+
+def note_gaps(y, names, num_classes):
+    """The note on classes that no example has, which cost weights and can not be learnt; () if there are none.
+
+    One client alone may well lack some of the classes that others have, and no sequence has every id.
+    """
+    found = len(np.unique(y))
+    if y.ndim > 1 or len(names) == 1 or found == num_classes:
+        return ()
+    return (f'{num_classes - found} of {num_classes} classes have no example, as the largest label is '
+            f'{num_classes - 1}; if they are not meant, number the labels from 0: '
+            'y = np.unique(y, return_inverse=True)[1]',)
+
+
 def skip_small(source, dataset):
     """The data set without the clients that have too little after the split, which a warning names."""
     count = len(dataset.clients)

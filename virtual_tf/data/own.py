@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 
 from virtual_tf.data import prepared, shakespeare
-from virtual_tf.data.checks import check_examples, skip_small
+from virtual_tf.data.checks import check_examples, note_gaps, number_labels, skip_small
 from virtual_tf.data.example_table import Table, federate
 from virtual_tf.data.federated import DataError
 
@@ -91,13 +91,17 @@ def _load(data_dir, settings, path, files, read):
     kind = settings.dataset.partition(':')[0]
     if not path.exists():
         raise DataError(f'{path} does not exist; put the path of your data after {kind}:')
-    table = prepared.load(data_dir, kind, files, lambda: read(path), path=str(path.resolve()))
+    # `notes` makes anew what was prepared when own data had none.
+    table = prepared.load(data_dir, kind, files, lambda: read(path), path=str(path.resolve()), notes=True)
     return skip_small(path, federate(f'{kind}:{path.name}', table, settings.seed))
 
 
-def _table(source, x, y, client, names, is_test, num_classes=None):
-    x, y, num_classes = check_examples(source, x, y, client, names, is_test, num_classes)
-    return Table(x, y, client, tuple(map(str, names)), num_classes, is_test)
+def _table(source, x, y, client, names, is_test, given_classes=None):
+    y, notes = number_labels(source, y, client, names, is_test)
+    x, y, num_classes = check_examples(source, x, y, client, names, is_test, given_classes)
+    if given_classes is None:
+        notes += note_gaps(y, names, num_classes)
+    return Table(x, y, client, tuple(map(str, names)), num_classes, is_test, notes=notes)
 
 
 def _users(path):
@@ -136,8 +140,11 @@ def _examples(x, y, user, path, others):
         x, y = np.asarray(x), np.asarray(y)
     except ValueError as error:
         raise DataError(f'{path}: examples of user {user!r} differ in shape ({error}); give all the same') from error
-    if x.dtype.kind not in 'biuf' or y.dtype.kind not in 'biuf':
-        raise DataError(f'{path}: user {user!r} has x or y that are not numbers; convert them, images to their pixels')
+    if x.dtype.kind not in 'biuf' or y.dtype.kind not in 'biufU':
+        raise DataError(f'{path}: user {user!r} has x or y that are not numbers (y may be names); convert '
+                        'them, images to their pixels')
+    if others and (y.dtype.kind == 'U') != (others[1].dtype.kind == 'U'):
+        raise DataError(f'{path}: of user {user!r} and others some have numbers as y and some names; give all the same')
     for name, values, other in zip('xy', (x, y), others or (x, y)):
         if values.shape[1:] != other.shape[1:]:
             raise DataError(f'{path}: user {user!r} has {name} of shape {values.shape[1:]} where others have '
