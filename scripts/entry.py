@@ -92,7 +92,7 @@ def _parse(arguments, about):
     try:
         rest = flags.FLAGS(arguments)
     except flags.Error as error:
-        fail(f'{error}; --help lists the flags')
+        fail(f'{error}; --help lists the flags, and what a plug-in brings is there with its --plugins')
     if len(rest) > 1:
         # Often the value of a switch: --use_bias false means --use_bias and a word that nobody reads.
         fail(f'{rest[1]!r} belongs to no flag; write --flag=value, and --noflag to turn a switch off')
@@ -107,7 +107,8 @@ def help_text(about):
     groups = {'this command': [name for name in known if name not in _HEADINGS]}
     for name, heading in _HEADINGS.items():
         groups.setdefault(heading, []).append(name)
-    lines = [about.strip()]
+    lines = [about.strip().replace('python -m scripts.', 'virtual-tf ') if sys.argv[0].startswith('virtual-tf ')
+             else about.strip()]
     for heading, names in groups.items():
         lines += ['', f'{heading}:', *(_describe(known[name]) for name in names)] if names else []
     return '\n'.join(lines)

@@ -15,7 +15,7 @@ from virtual_tf.core.settings import COMMON
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.methods import registry
 from virtual_tf.report import comparison
-from virtual_tf.runs import driver, pictures
+from virtual_tf.runs import driver, pictures, provenance
 from virtual_tf.runs.folder import RunFolder
 
 from . import entry
@@ -41,6 +41,9 @@ def define_flags():
     settings = COMMON | registry.own_settings()
     for name, setting in settings.items():
         if name not in LISTS:
+            if name in flags.FLAGS:
+                raise VirtualTfError(f'setting {name!r} of {", ".join(registry.owners(name))} has the name of a flag '
+                                     'of the command; use another')
             choices = f' ({", ".join(setting.choices)})' if setting.choices else ''
             _DEFINE[setting.type](name, None, f'{setting.help}{choices} {_default(name)}')
     entry.under('what everybody needs', *_FIRST)
@@ -117,10 +120,10 @@ def unused(values):
     named = list(given_settings(values)) + (['private'] if values.private else [])
     for name in named:
         owners = [method for method in values.method if method in registry.owners(name)]
-        if name == 'private' and not any(privates_of(values, method) != [None] for method in owners):
-            yield '--private is ignored: the baselines have a private path only with --private_baselines'
-        elif not owners:
+        if not owners:
             yield f'--{name} is ignored: it is a setting of {", ".join(registry.owners(name))}'
+        elif name == 'private' and not any(privates_of(values, method) != [None] for method in owners):
+            yield '--private is ignored: the baselines have a private path only with --private_baselines'
     dataset = values.dataset or COMMON['dataset'].default
     if values.max_clients is not None and dataset not in data.WITH_MAX_CLIENTS:
         yield f'--max_clients is ignored: it is for {", ".join(data.WITH_MAX_CLIENTS)}'
@@ -158,11 +161,13 @@ def with_fitting_cohorts(runs, dataset, values):
     return [settings.replace(clients_per_round=count) for settings in runs]
 
 
-def announce(runs, root, resume):
-    """Says what of the runs is there already, and refuses folders that hold others."""
+def announce(runs, root, resume, dataset):
+    """Says what of the runs is there already, and refuses folders that hold others; the data is the first seed's."""
+    digest = provenance.digest(dataset)
     for settings in runs:
+        identity = {'plugins': plugins.digests()} | ({'data': digest} if settings.seed == runs[0].seed else {})
         folder = folder_of(root, settings)
-        done = RunFolder(folder).rounds_to_continue(settings, resume)
+        done = RunFolder(folder).rounds_to_continue(settings, resume, identity)
         if done:
             print(f'{folder}: ' + (
                 f'all {done} rounds are there' if done == settings.rounds else f'continues after round {done}')
@@ -178,7 +183,7 @@ def main(_):
     root = pathlib.Path(values.output_dir).expanduser()
     dataset = data.load(values.data_dir, runs[0])
     runs = with_fitting_cohorts(runs, dataset, values)
-    announce(runs, root, values.resume)
+    announce(runs, root, values.resume, dataset)
     summaries, histories = [], {}
     for seed, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
         of_seed = list(of_seed)

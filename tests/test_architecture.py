@@ -13,12 +13,12 @@ EDGES = {
     'networks': {'core'},
     'data': {'core'},
     'methods': {'core', 'networks'},
-    'simulator': {'core', 'networks'},
+    'simulator': {'core', 'networks', 'methods'},
     'runs': {'core', 'networks', 'data', 'methods', 'simulator'},
     'studies': {'core', 'data', 'methods', 'runs'},
     'report': {'core', 'data', 'methods', 'simulator', 'runs', 'studies'},
     'deploy': {'core', 'data', 'methods', 'simulator', 'runs'},
-    'front door': {'data', 'methods', 'runs'},
+    'front door': {'core', 'data', 'methods', 'runs'},
 }
 # Without TensorFlow, so that a process that only passes messages starts fast.
 LIGHT = ('core/errors.py', 'core/settings.py', 'core/encoding.py', 'core/safe_files.py', 'core/strict_json.py',

@@ -111,7 +111,7 @@ def test_the_command_lists_its_commands_with_a_line_each():
 
 def test_a_mistyped_command_gets_its_nearest_name():
     done = python('-m', 'virtual_tf', 'sweeep', cwd=ROOT)
-    assert (done.returncode, done.stderr.strip()) == (1, "error: 'sweeep' is no command; did you mean 'sweep'?")
+    assert (done.returncode, done.stderr.strip()) == (2, "error: 'sweeep' is no command; did you mean 'sweep'?")
 
 
 def test_the_command_hands_over_with_its_flags(tmp_path):

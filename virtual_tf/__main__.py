@@ -21,7 +21,8 @@ def main(arguments=None):
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f'did you mean {near[0]!r}?' if near else f'known are {", ".join(COMMANDS)}'
-        sys.exit(f'error: {name!r} is no command; {hint}')
+        print(f'error: {name!r} is no command; {hint}', file=sys.stderr)
+        sys.exit(2)
     sys.argv = [f'virtual-tf {name}', *rest]
     command = importlib.import_module(f'{_package()}.{name}')
     importlib.import_module(f'{_package()}.entry').run(command.main, command.define_flags, command.__doc__)

@@ -2,6 +2,8 @@
 import pathlib
 
 from virtual_tf import data
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.settings import Settings
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.methods import registry
 from virtual_tf.runs.folder import RunFolder
@@ -14,6 +16,8 @@ def make_settings(**given):
 
 def load_data(settings, data_dir=DATA_DIR):
     """The FederatedDataset of settings.dataset; raw files are below data_dir, or are downloaded to it."""
+    if not isinstance(settings, Settings):
+        raise VirtualTfError(f'load_data takes settings, got {settings!r:.50}; make_settings(dataset=…) makes them')
     return data.load(data_dir, settings)
 
 

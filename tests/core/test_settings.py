@@ -1,5 +1,6 @@
 import pickle
 
+import numpy as np
 import pytest
 
 from virtual_tf.core.errors import VirtualTfError
@@ -36,6 +37,11 @@ def test_a_whole_number_may_stand_for_a_float_and_nothing_else_for_anything():
     for name, value in (('rate', '1'), ('rounds', 1.0), ('rounds', True), ('method', 3)):
         with pytest.raises(VirtualTfError, match=f'{name} must be of type'):
             make(**{name: value})
+
+
+def test_numpys_numbers_are_numbers():
+    settings = make(rate=np.float32(0.25), rounds=np.int64(3))
+    assert (settings.rate, type(settings.rate), type(settings.rounds)) == (0.25, float, int)
 
 
 def test_a_setting_that_is_not_there_is_named():

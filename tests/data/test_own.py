@@ -268,6 +268,7 @@ def test_broken_archives_are_one_sentence(tmp_path):
     with pytest.raises(DataError, match='not a NumPy archive'):
         load(path, 'npz')
     for changes, sentence in (
+            ({'tset': np.zeros(4)}, "array 'tset' that nothing reads; known are x, y, client, test"),
             ({'client': None}, 'lacks client'), ({'y': np.zeros(3)}, 'arrays of lengths'),
             ({'client': np.array([{}] * 16)}, 'not as objects'), ({'x': np.zeros(16)}, r'x of shape \(16,\)'),
             ({'x': np.full([16, 2], 'a')}, 'give numbers'), ({'x': np.array(1.0)}, 'arrays of lengths'),

@@ -10,9 +10,9 @@ from federations import assert_metrics_close, deploy, final_server
 from run_checks import assert_same_run
 
 from virtual_tf.core import plugins
-from virtual_tf.core.errors import Interrupted
+from virtual_tf.core.errors import Interrupted, VirtualTfError
 from virtual_tf.methods import registry
-from virtual_tf.methods.interface import WeighedDelta
+from virtual_tf.methods.interface import WeighedDelta, checked_update
 from virtual_tf.networks import gated, layers
 from virtual_tf.runs import driver
 
@@ -133,3 +133,22 @@ def test_as_clients_of_a_deployment_the_numbers_are_the_simulators(method, tmp_p
     assert_metrics_close(history, deployed)
     for a, b in zip(tf.nest.flatten(simulated.server), final_server(tmp_path)):
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize('outcome, message', [
+    ({'w': 1.0, 'v': 2.0}, 'must give .server state, shrink., it gives a dict'),
+    (({'w': 1.0}, {'speed': 1.0}), "has 'speed', which is no weight; figures for the logs belong into")])
+def test_a_server_update_that_gives_something_else_is_told(outcome, message):
+    with pytest.raises(VirtualTfError, match=message):
+        checked_update(outcome, {'w': 0.0})
+
+
+def test_the_documented_method_with_whole_steps_is_fedavg(tmp_path, registries):     # noqa: F811
+    path = tmp_path / 'my_method.py'
+    path.write_text(block('docs/extending.md', '# my_method.py'), encoding='utf-8')
+    plugins.load(path)
+    dataset, given = toys.make_dataset(), {'rounds': 3, 'clients_per_round': 3, 'values': 'float16'}
+    timid, fedavg = (toys.play(toys.make_settings(method=name, **given, **own), dataset)
+                     for name, own in (('timid', {'boldness': 1.0}), ('fedavg', {})))
+    toys.assert_nests_close(timid[1].server, fedavg[1].server, rtol=1e-6)
+    assert [row['bytes_up'] for row in timid[2]] == [row['bytes_up'] for row in fedavg[2]]

@@ -67,6 +67,7 @@ def test_a_number_that_is_not_finite_is_refused(name, value):
 
 @pytest.mark.parametrize('given, message', [
     ({'method': 'dito'}, "method 'dito' is unknown; known are"),
+    ({'method': ['fedavg', 'virtual']}, 'method must be of type str'),
     ({'method': 'fedavgg'}, "did you mean 'fedavg'"),
     ({'preset': 'papers'}, "did you mean 'paper'"),
     ({'client_rl': 0.1}, "did you mean 'client_lr'"),
@@ -102,6 +103,7 @@ def test_a_new_method_gets_nobody_elses_defaults(plain):
 @pytest.mark.parametrize('method, message', [
     (Method('fedavg', None, ''), "method 'fedavg' is there already"),
     (Method('mine', None, '', settings={'rounds': Setting(1, '')}), "'rounds' of method 'mine' is one that every"),
+    (Method('mine', None, '', settings={'warm': Setting('0.9', '', above=0.0)}), "default '0.9'.*give a number"),
     (Method('mine', None, '', settings={'l2': Setting('a', '')}), "'l2' of method 'mine' is of type str")])
 def test_a_method_that_clashes_is_refused(plain, method, message):
     with pytest.raises(VirtualTfError, match=message):

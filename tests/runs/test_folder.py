@@ -89,7 +89,7 @@ def test_a_run_is_not_continued_with_an_edited_plugin(tmp_path, monkeypatch):
     monkeypatch.setattr(plugins, '_loaded', {})
     path.write_text('# nothing else\n')
     plugins.load(path)
-    with pytest.raises(VirtualTfError, match='plug-ins had other contents'):
+    with pytest.raises(VirtualTfError, match=r'other plug-ins \(mine\.py: edited'):
         driver.run(settings.replace(rounds=3), dataset, tmp_path / 'run', progress=False)
 
 
@@ -144,6 +144,30 @@ def test_runs_below_a_folder_come_by_seed(copy):
     assert finished_below(folder.parent) == []
     with pytest.raises(VirtualTfError, match='no finished run'):
         RunFolder(folder).read()
+
+
+def test_reading_what_is_no_run_says_what_it_is(copy, tmp_path):
+    with pytest.raises(VirtualTfError, match=r'there is no folder .*/nowhere'):
+        RunFolder(tmp_path / 'nowhere').read()
+    with pytest.raises(VirtualTfError, match='it holds seed-0, of which you want one'):
+        RunFolder(tmp_path).read()
+
+
+@pytest.mark.parametrize('arguments', [
+    ('watch', 'watch'), (make_settings(), 'watch'), (make_dataset(), make_settings())])
+def test_arguments_that_are_something_else_are_told(arguments, tmp_path):
+    with pytest.raises(VirtualTfError, match='run takes settings, a data set and a folder; got'):
+        driver.run(*arguments, tmp_path)
+
+
+def test_a_plugin_that_was_renamed_is_the_same(tmp_path, monkeypatch):
+    settings, dataset = make_settings(rounds=2, checkpoint_every=1), make_dataset()
+    for name, rounds in (('mine.py', 2), ('yours.py', 3)):
+        monkeypatch.setattr(plugins, '_loaded', {})
+        (tmp_path / name).write_text('# nothing\n')
+        plugins.load(tmp_path / name)
+        driver.run(settings.replace(rounds=rounds), dataset, tmp_path / 'run', progress=False)
+    assert len(metrics(tmp_path / 'run')) == 3
 
 
 def test_a_run_that_learns_nothing_ends_with_what_helps(tmp_path, caplog):

@@ -86,6 +86,33 @@ def test_who_was_not_measured_is_left_out_and_before_anybody_was_all_is_nan():
     assert scores.summary() == pytest.approx({'accuracy': 0.75, 'accuracy_std': 0.0, 'cross_entropy': 0.5})
 
 
+def make(read, best, of_targets=lambda self, log_probabilities, y: tf.zeros(y.shape)):
+    return type('Made', (metrics.Metric,), {'name': 'made', 'best': best, 'read': lambda self, *_: read,
+                                            'of_targets': of_targets})
+
+
+@pytest.mark.parametrize('read, best, message', [
+    ({'accuracy': 1.0}, {'accuracy': max}, "metric 'made' reads out 'accuracy', which metric 'hits' gives"),
+    ({'brier': 1.0}, {'breir': min}, "names that read gives .brier., each with .* 'breir'"),
+    ({'brier': 1.0}, {'brier': 'min'}, "function max or min; it has 'brier': 'min'"),
+    (1.0, {}, "read of metric 'made' must give")])
+def test_a_metric_that_does_not_say_what_it_gives_is_refused(registries, read, best, message):     # noqa: F811
+    with pytest.raises(VirtualTfError, match=message):
+        metrics.register(make(read, best))
+    assert 'made' not in metrics.METRICS
+
+
+def test_a_share_of_another_shape_is_refused_and_not_broadcast(registries):     # noqa: F811
+    metrics.register(make({'made': 1.0}, {}, lambda self, log_probabilities, y: tf.reduce_sum(log_probabilities)))
+    with pytest.raises(VirtualTfError, match=r"metric 'made' gives the shape \[\] where it must be \[1, 3\]"):
+        metrics.shares(tf.zeros([1, 3, 2]), tf.constant([[0, 1, -1]]))
+
+
+def test_padding_has_no_share():
+    found = metrics.shares(tf.math.log([[[0.5, 0.5]] * 3]), tf.constant([[0, 1, -1]]))
+    np.testing.assert_allclose(found['loss'], [[np.log(2), np.log(2), 0.0]], rtol=1e-6)
+
+
 def test_a_taken_name_is_refused():
     with pytest.raises(VirtualTfError, match="metric 'loss' is there already"):
         metrics.register(type('Other', (metrics.Metric,), {'name': 'loss'}))

@@ -3,6 +3,7 @@
 COMMON has what every run has. What only some methods have is declared beside them (methods/registry.py).
 """
 import dataclasses
+import numbers
 
 from virtual_tf.core.errors import VirtualTfError, unknown
 
@@ -29,8 +30,11 @@ class Setting:
 
     def checked(self, name, value):
         """The value, a float where one is wanted, or the error that names the range."""
-        if self.type is float and type(value) is int:
+        # NumPy's numbers are as good as Python's.
+        if self.type is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
             value = float(value)
+        elif self.type is int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+            value = int(value)
         if type(value) is not self.type:
             raise VirtualTfError(f'{name} must be of type {self.type.__name__}, got {value!r}')
         if self.choices and value not in self.choices:

@@ -1,4 +1,6 @@
 """Federated data sets, by the names that --dataset takes."""
+import difflib
+
 from virtual_tf.data import femnist, har, mnist, own, shakespeare, synthetic, vsn, watch, writers
 from virtual_tf.data.federated import DataError
 
@@ -16,7 +18,9 @@ def loader(name):
         if name.startswith(prefix) and name != prefix:
             return load_own
     if name not in LOADERS:
-        raise DataError(f'dataset {name!r} is unknown; known are {", ".join(sorted(LOADERS))}, and '
+        near = difflib.get_close_matches(name, LOADERS, 1)
+        hint = f'did you mean {near[0]!r}? ' if near else ''
+        raise DataError(f'dataset {name!r} is unknown; {hint}known are {", ".join(sorted(LOADERS))}, and '
                         f'{", ".join(prefix + "PATH" for prefix in PREFIXES)} for data of your own')
     return LOADERS[name]
 

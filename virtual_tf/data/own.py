@@ -17,6 +17,7 @@ from virtual_tf.data.example_table import Table, federate
 from virtual_tf.data.federated import DataError
 
 _SUFFIXES = ('.json', '.json.gz')
+_ARRAYS = ('x', 'y', 'client', 'test', 'num_classes')
 
 
 def load_leaf(data_dir, settings):
@@ -67,10 +68,14 @@ def read_npz(path):
     """The Table of an archive."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            values = {key: file[key] for key in ('x', 'y', 'client', 'test', 'num_classes') if key in file.files}
+            values = {key: file[key] for key in _ARRAYS if key in file.files}
+            unknown = [key for key in file.files if key not in _ARRAYS]
     except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f'{path} is not a NumPy archive of plain arrays ({error}); write it with np.savez, names as '
                         'strings and not as objects') from error
+    if unknown:
+        raise DataError(f'{path} has an array {unknown[0]!r} that nothing reads; known are {", ".join(_ARRAYS)}: '
+                        'rename it, or leave it out')
     missing = [key for key in ('x', 'y', 'client') if key not in values]
     if missing:
         raise DataError(f'{path} lacks {", ".join(missing)}; it needs arrays x, y and client')

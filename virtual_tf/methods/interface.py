@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from virtual_tf.core.errors import VirtualTfError
+
 
 class Training(NamedTuple):
     """What happened to each client in a round; all leaves [C]."""
@@ -26,6 +28,17 @@ class WeighedDelta(NamedTuple):
     """
     weighted: dict         # N_i times a difference of weights
     size: tf.Tensor        # N_i
+
+
+def checked_update(outcome, server):
+    """What server_update gave, or a sentence where that is not (server state, shrink)."""
+    if not isinstance(outcome, tuple) or len(outcome) != 2 or not isinstance(outcome[1], dict):
+        raise VirtualTfError(f'server_update must give (server state, shrink), it gives a {type(outcome).__name__}; '
+                             'shrink is {} for most methods')
+    if not {*outcome[1]} <= {*server}:
+        raise VirtualTfError(f'the shrink that server_update gives has {min(outcome[1])!r}, which is no weight; '
+                             'figures for the logs belong into Training.details')
+    return outcome
 
 
 class Algorithm(NamedTuple):

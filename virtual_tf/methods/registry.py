@@ -56,6 +56,11 @@ def register(method):
     if method.name in METHODS:
         raise VirtualTfError(f'method {method.name!r} is there already; register yours under another name')
     for name, setting in method.settings.items():
+        try:
+            setting.checked(name, setting.default)
+        except TypeError:
+            raise VirtualTfError(f'setting {name!r} of method {method.name!r} has the default {setting.default!r}, '
+                                 'which its bounds cannot be held against; give a number') from None
         if name in COMMON:
             raise VirtualTfError(f'setting {name!r} of method {method.name!r} is one that every method has; give its '
                                  'value in `defaults`, or use another name')
@@ -96,7 +101,8 @@ def looks():
 
 def make_settings(given):
     """Settings from what the user has set: {name: value}; the rest comes from method, data, model and preset."""
-    method, preset = find(given.get('method', COMMON['method'].default)), given.get('preset', 'ours')
+    method = find(COMMON['method'].checked('method', given.get('method', COMMON['method'].default)))
+    preset = given.get('preset', 'ours')
     if preset not in presets():
         raise unknown('preset', preset, presets())
     declared = method.declared()

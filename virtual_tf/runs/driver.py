@@ -8,6 +8,8 @@ from absl import logging
 from virtual_tf import data
 from virtual_tf.core import safe_files
 from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
+from virtual_tf.core.settings import Settings
+from virtual_tf.data.federated import FederatedDataset
 from virtual_tf.methods import registry
 from virtual_tf.networks import models
 from virtual_tf.runs import hooks, pictures, provenance
@@ -47,6 +49,9 @@ def run(settings, dataset, folder, progress=True, resume=True, stop=lambda: Fals
     the run writes a checkpoint and raises Interrupted. make(network, algorithm, dataset, settings) is what
     plays the rounds.
     """
+    if not isinstance(settings, Settings) or not isinstance(dataset, FederatedDataset):
+        raise VirtualTfError(f'run takes settings, a data set and a folder; got {type(settings).__name__} and '
+                             f'{type(dataset).__name__} (make_settings and load_data make them)')
     simulation = build(settings, dataset, make)
     folder = RunFolder(pathlib.Path(folder))
     safe_files.check_writable(folder.path)

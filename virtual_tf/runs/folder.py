@@ -97,19 +97,23 @@ class RunFolder:
         identity: what is known by now of {'place', 'network', 'data', 'plugins'}, as the checkpoint has them.
         """
         then = {'place': 'simulator', 'plugins': {}} | found.identity
+        files = identity.get('plugins', {}), then['plugins']
+        edited, gone = ({name for name, digest in some.items() if digest not in others.values()}
+                        for some, others in (files, files[::-1]))
         self.check_same(settings, then['settings'])
         for name, sentence in (
                 ('place', f'a run of the {then["place"]}, whose clients\' states are not here'),
                 ('network', f'a run of another network under the name {settings.model}'),
                 ('data', f'{_OTHER_DATA} {settings.dataset}'),
-                ('plugins', 'a run whose plug-ins had other contents')):
-            if name in identity and identity[name] != then.get(name):
+                ('plugins', f'a run with other plug-ins ({", ".join(sorted(edited | gone))}: edited, new or missing)')):
+            same = not edited | gone if name == 'plugins' else identity.get(name) == then.get(name)
+            if name in identity and not same:
                 raise VirtualTfError(f'{self.path} holds {sentence}; {_WAY_OUT}')
         if settings.rounds < found.round:
             raise VirtualTfError(f'rounds = {settings.rounds}, but the run in {self.path} has played {found.round} '
                                  f'already; {_WAY_OUT}')
 
-    def rounds_to_continue(self, settings, resume=True):
+    def rounds_to_continue(self, settings, resume=True, identity=None):
         """Rounds of the run of these settings that are here; refuses another run's, and what cannot be written.
 
         Leaves nothing behind, so that other checks may still fail. A finished run counts also without checkpoints.
@@ -122,7 +126,7 @@ class RunFolder:
             for parent in missing:
                 parent.rmdir()
         if found is not None:
-            self.check_continues(registry.with_compiler(settings), found, {})
+            self.check_continues(registry.with_compiler(settings), found, identity or {})
             return found.round
         return settings.rounds if resume and self.check_without_checkpoint(settings) else 0
 
@@ -180,9 +184,13 @@ class RunFolder:
 
     def read(self):
         """The finished Run."""
+        if not self.path.is_dir():
+            raise VirtualTfError(f'there is no folder {self.path}; give that of a run')
         if not self.has_summary():
-            raise VirtualTfError(f'{self.path} has no finished run: summary.json is missing; the command that began it '
-                                 'continues it')
+            below = sorted(str(path.parent.relative_to(self.path)) for path in self.path.glob('**/summary.json'))
+            raise VirtualTfError(f'{self.path} has no finished run: ' + (
+                f'it holds {", ".join(below[:4])}, of which you want one' if below else
+                'summary.json is missing; the command that began it continues it'))
         config, history = self.config(), self.history()
         return Run(config['settings'], {key: np.array([row.get(key, np.nan) for row in history], float)
                                         for key in history[0]}, config['data'], self.path)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
 from virtual_tf.networks import gated
-from virtual_tf.simulator.metrics import METRICS
+from virtual_tf.simulator.metrics import METRICS, shares
 
 _CHUNK = 1000   # examples in one forward pass of the server's model
 
@@ -92,11 +92,8 @@ class Evaluator:
         def score(state, x, y, keys):
             """{metric: what each example has of it [C, B, *shape]}, summed over its targets."""
             log_probabilities = predict(network, model(state), x, self._samples, keys)
-            real, axes = y >= 0, list(range(2, y.shape.rank))
-            shares = {name: metric.of_targets(log_probabilities, tf.maximum(y, 0)) for name, metric in METRICS.items()}
-            return {name: tf.reduce_sum(tf.where(
-                tf.reshape(real, [*real.shape] + [1] * len(METRICS[name].shape)), share, 0.0), axis=axes)
-                for name, share in shares.items()}
+            axes = list(range(2, y.shape.rank))
+            return {name: tf.reduce_sum(share, axis=axes) for name, share in shares(log_probabilities, y).items()}
         return score
 
 

@@ -22,7 +22,7 @@ class Metric(abc.ABC):
     def of_targets(self, log_probabilities, y):
         """Each target's share [C, B, …, *shape], float32; log_probabilities: [C, B, …, classes], y: [C, B, …] ≥ 0.
 
-        Shares of padding are left out by whoever calls.
+        Shares of padding, whose y is 0 here, are left out by whoever calls.
         """
 
     @abc.abstractmethod
@@ -34,8 +34,36 @@ def register(kind):
     """Decorator: an instance of the Metric class below it is measured in every run."""
     if kind.name in METRICS:
         raise VirtualTfError(f'metric {kind.name!r} is there already; register yours under another name')
-    METRICS[kind.name] = kind()
+    metric = kind()
+    METRICS[kind.name] = _checked(metric)
     return kind
+
+
+def _checked(metric):
+    """The metric, if what it reads out of some sums is what it says and nobody else's."""
+    found = metric.read(np.ones([1, *metric.shape]), np.ones(1))
+    if not isinstance(found, dict):
+        raise VirtualTfError(f'read of metric {metric.name!r} must give {{name: number}}, it gives {found!r}')
+    if wrong := [name for name, best in metric.best.items() if name not in found or best not in (max, min)]:
+        raise VirtualTfError(f'best of metric {metric.name!r} must have names that read gives ({", ".join(found)}), '
+                             f'each with the function max or min; it has {wrong[0]!r}: {metric.best[wrong[0]]!r}')
+    for other in METRICS.values():
+        if taken := {*found} & {*other.read(np.ones([1, *other.shape]), np.ones(1))}:
+            raise VirtualTfError(f'metric {metric.name!r} reads out {min(taken)!r}, which metric {other.name!r} gives; '
+                                 'use another name')
+    return metric
+
+
+def shares(log_probabilities, y):
+    """{metric: each target's share [C, B, …, *shape]} of all metrics; negative y are no targets and have zeros."""
+    real, label, found = y >= 0, tf.maximum(y, 0), {}
+    for name, metric in METRICS.items():
+        share, expected = metric.of_targets(log_probabilities, label), [*y.shape, *metric.shape]
+        if share.shape.as_list() != expected:
+            raise VirtualTfError(f'of_targets of metric {name!r} gives the shape {share.shape.as_list()} where it must '
+                                 f'be {expected}, one value of shape {list(metric.shape)} a target')
+        found[name] = tf.where(tf.reshape(real, [*real.shape] + [1] * len(metric.shape)), share, 0.0)
+    return found
 
 
 @register

@@ -9,6 +9,7 @@ from absl import logging
 from virtual_tf.core import encoding, random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
 from virtual_tf.core.errors import RunError
+from virtual_tf.methods.interface import checked_update
 from virtual_tf.simulator.client_store import ClientStore, open_store
 from virtual_tf.simulator.evaluation import Evaluator
 
@@ -65,7 +66,7 @@ class Simulation:
         clients = state.clients.read(ids)
         proposals, deltas, training, sizes = self._train(state.server, clients, ids, number)
         delta = algorithm.aggregate(deltas, training.accepted)
-        new_server, shrink = algorithm.server_update(state.server, delta)
+        new_server, shrink = checked_update(algorithm.server_update(state.server, delta), state.server)
         new_clients = algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
         accepted = training.accepted.numpy()
         # A dropped client has not trained: it stays as the store has it, or unknown to it.
