@@ -27,7 +27,7 @@ class Local:
         self._processes = []
         (folder / 'home').mkdir(parents=True)
         self.environment = os.environ | QUIET | {
-            'FLWR_HOME': str(folder / 'home'), 'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
+            'FLWR_HOME': str(folder / 'home'), 'PYTHONPATH': f'{ROOT}:{ROOT / "tests" / "deploy"}',
             'PATH': f'{BIN}:{os.environ["PATH"]}', 'TF_CPP_MIN_LOG_LEVEL': '3'}
 
     def __enter__(self):
