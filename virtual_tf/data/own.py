@@ -39,8 +39,8 @@ def leaf_files(folder):
             if path.is_file() and path.name.endswith(_SUFFIXES)]
 
 
-def read_leaf(folder):
-    """The Table of a LEAF folder."""
+def read_leaf(folder, num_classes=None):
+    """The Table of a LEAF folder; with num_classes, of the examples of the first so many classes."""
     folder = pathlib.Path(folder)
     files = leaf_files(folder)
     if not files:
@@ -57,11 +57,15 @@ def read_leaf(folder):
             position = names.setdefault(user, len(names))
             if len(y):
                 x, y = _examples(x, y, user, path, columns[0][:2] if columns else None)
+                if num_classes and y.dtype.kind != 'U' and y[0].size == 1:
+                    kept = ~(y.reshape(-1) >= num_classes)     # also what is not a number, to be refused
+                    x, y = x[kept], y[kept]
+            if len(y):
                 columns.append((x, y, np.full(len(y), position), np.full(len(y), path.parent == folder / 'test')))
     if not columns:
         raise DataError(f'{folder} has no examples at all; name a folder with data')
     x, y, client, is_test = map(np.concatenate, zip(*columns))
-    return _table(folder, x, y, client, list(names), is_test if has_test else None)
+    return _table(folder, x, y, client, list(names), is_test if has_test else None, num_classes)
 
 
 def read_npz(path):
@@ -150,6 +154,8 @@ def _examples(x, y, user, path, others):
                         'them, images to their pixels')
     if others and (y.dtype.kind == 'U') != (others[1].dtype.kind == 'U'):
         raise DataError(f'{path}: of user {user!r} and others some have numbers as y and some names; give all the same')
+    if x.dtype.kind == 'f':
+        x = x.astype(np.float32)     # while there is little of it
     for name, values, other in zip('xy', (x, y), others or (x, y)):
         if values.shape[1:] != other.shape[1:]:
             raise DataError(f'{path}: user {user!r} has {name} of shape {values.shape[1:]} where others have '
