@@ -124,6 +124,8 @@ def unused(values):
             yield f'--{name} is ignored: it is a setting of {", ".join(registry.owners(name))}'
         elif name == 'private' and not any(privates_of(values, method) != [None] for method in owners):
             yield '--private is ignored: the baselines have a private path only with --private_baselines'
+    if values.split_clients is not None and not values.split:
+        yield '--split_clients is ignored: it goes with --split'
     dataset = values.dataset or COMMON['dataset'].default
     if values.max_clients is not None and dataset not in data.WITH_MAX_CLIENTS:
         yield f'--max_clients is ignored: it is for {", ".join(data.WITH_MAX_CLIENTS)}'

@@ -19,6 +19,11 @@ def write(path, clients=('me',), rows=8):
     return f'npz:{path}'
 
 
+def test_a_split_by_label_needs_all_data(tmp_path):
+    with pytest.raises(DataError, match='leave split out'):
+        client_data.load(0, write(tmp_path / 'mine.npz'), tmp_path, make_settings({'split': 'classes:2'}))
+
+
 def test_a_client_reads_its_own_archive(tmp_path):
     found = client_data.load(5, write(tmp_path / 'mine.npz'), tmp_path, make_settings({}))
     assert found.clients == ('me',)

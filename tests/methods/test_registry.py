@@ -24,7 +24,7 @@ BOUNDS = (
     ('max_precision_drop', 1.1, 1.0), ('min_scale', 0.0, 1e-6), ('max_scale', 0.0, 0.06), ('eval_samples', -1, 0),
     ('validation_fraction', -0.1, 0.0), ('validation_fraction', 0.95, 0.9), ('histogram_every', -1, 0),
     ('synthetic_alpha', -0.1, 0.0), ('synthetic_beta', -0.1, 0.0), ('synthetic_clients', 0, 1),
-    ('synthetic_max_size', 49, 50), ('max_clients', -1, 0), ('checkpoint_every', -1, 0),
+    ('synthetic_max_size', 49, 50), ('max_clients', -1, 0), ('split_clients', 0, 1), ('checkpoint_every', -1, 0),
     ('clients_per_call', -1, 0), ('prune', -1, 0), ('prune', 100, 99),
     ('seed', -1, 0))
 
@@ -46,7 +46,7 @@ def test_numbers_have_a_range_and_words_a_choice_or_a_check_by_name():
     for name, setting in SETTINGS.items():
         if setting.type in (int, float):
             assert setting.low is not None or setting.above is not None, name
-        if setting.type is str and name not in ('method', 'dataset', 'model', 'preset'):
+        if setting.type is str and name not in ('method', 'dataset', 'split', 'model', 'preset'):
             assert setting.choices, name
         assert setting.help and setting.checked(name, setting.default) == setting.default
 

@@ -185,7 +185,8 @@ def test_a_run_of_one_seed_is_found_where_version_0_1_put_it(tmp_path):
     ({'method': ['fedavg'], 'kl_weight': 1e-4}, ('--kl_weight is ignored', 'a setting of virtual')),
     ({'method': ['virtual'], 'l2': 0.1}, ('--l2 is ignored', 'fedprox')),
     ({'method': ['fedavg'], 'private': ['joint']}, ('--private is ignored', '--private_baselines')),
-    ({'method': ['virtual'], 'dataset': 'leaf:x', 'max_clients': 5}, ('--max_clients is ignored', 'femnist'))])
+    ({'method': ['virtual'], 'dataset': 'leaf:x', 'max_clients': 5}, ('--max_clients is ignored', 'femnist')),
+    ({'method': ['virtual'], 'split_clients': 5}, ('--split_clients is ignored', 'with --split'))])
 def test_a_flag_that_nothing_uses_is_told(given, words):
     sentence, = run.unused(flag_values(**given))
     assert all(word in sentence for word in words)

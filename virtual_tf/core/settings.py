@@ -144,6 +144,8 @@ COMMON = {
         dataset=Setting('watch', 'federated data set, or leaf:PATH or npz:PATH for your own'),
         max_clients=Setting(
             100, 'femnist, writers: clients drawn by seed; shakespeare: the first ones; 0 for all', low=0),
+        split=Setting('', 'regroup the examples by label: dirichlet:ALPHA, or classes:N for N classes a client'),
+        split_clients=Setting(100, 'clients that split makes', low=1),
         standardize=Setting(
             'none', 'features as published, or standardised by the training data of each client or of all',
             ('none', 'client', 'global')),

@@ -1,7 +1,7 @@
 """Federated data sets, by the names that --dataset takes."""
 import difflib
 
-from virtual_tf.data import femnist, har, mnist, own, shakespeare, synthetic, vsn, watch, writers
+from virtual_tf.data import femnist, har, label_skew, mnist, own, shakespeare, synthetic, vsn, watch, writers
 from virtual_tf.data.federated import DataError
 
 LOADERS = {'watch': watch.load, 'synthetic': synthetic.load, 'mnist': mnist.load, 'pmnist': mnist.load,
@@ -27,5 +27,7 @@ def loader(name):
 
 def load(data_dir, settings):
     """The FederatedDataset of settings.dataset, with raw files under data_dir."""
-    dataset = loader(settings.dataset)(data_dir, settings)
+    load_named = loader(settings.dataset)
+    label_skew.parse(settings.split)     # before a download
+    dataset = label_skew.regroup(load_named(data_dir, settings), settings.split, settings.split_clients, settings.seed)
     return dataset.hold_out(settings.validation_fraction, settings.seed).standardise(settings.standardize)

@@ -23,6 +23,7 @@ _EMPTY_ROUNDS = 3     # in a row, after which a run that learns nothing ends
 def check_names(settings):
     """Refuses names that nothing stands behind, with the list of those that something does."""
     data.loader(settings.dataset)
+    data.label_skew.parse(settings.split)
     registry.find(settings.method)
     models.find(settings.model)
 
