@@ -20,7 +20,7 @@ def introduce(client, name='c'):
 
 
 def instruct(client):
-    return Instruction('a' * 32, 1, Order(77, 0, b'', ()), 0.5, 2, {}, False, False, b'state')
+    return Instruction('a' * 32, 1, Order(77, 0, b'', ()), 0.5, 1.0, 2, {}, False, False, b'state')
 
 
 class Grid:

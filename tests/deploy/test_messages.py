@@ -21,7 +21,7 @@ SERVER = {name: NaturalGaussian(np.ones(shape, np.float32), np.full(shape, 4, np
 DELTA = {name: NaturalGaussian(np.full(shape, 0.5, np.float32), np.zeros(shape, np.float32))
          for name, shape in SHAPES.items()}
 INTRODUCTION = Introduction(3, 'c', [3], '<f4', [], 2, {'train': (10, 10), 'test': (5, 5)})
-INSTRUCTION = Instruction('run', 7, Order(77, 66, b'r', (55,)), 0.25, 2, {'seed': 1}, False, False, b'state')
+INSTRUCTION = Instruction('run', 7, Order(77, 66, b'r', (55,)), 0.25, 1.0, 2, {'seed': 1}, False, False, b'state')
 REPORT = {'loss': 0.5, 'accuracy': 0.75, 'details': {'kl': 1.0}, 'scores': {'mt': {'loss': 1.0, 'hits': [2.0, 3.0]}}}
 EXPECTED = {'mt': {'loss': (), 'hits': (2,)}}
 REPLY = Reply(3, 77, True, REPORT, encoding.encode(DELTA))

@@ -19,7 +19,7 @@ from virtual_tf.deploy.protocol import Order
 REPORT = {'loss': 0.5, 'accuracy': 0.75, 'details': {}, 'scores': {}}
 STEPS = {client: [units.STEP * np.arange(6.0).reshape(2, 3) * (client + 1), np.full(4, 0.5 * client)]
          for client in range(5)}
-INSTRUCTION = Instruction('a' * 32, 1, Order(77, 0, b'', ()), 0.5, 2, {}, False, True, b'state')
+INSTRUCTION = Instruction('a' * 32, 1, Order(77, 0, b'', ()), 0.5, 1.0, 2, {}, False, True, b'state')
 
 
 class Grid:

@@ -12,7 +12,8 @@ from virtual_tf.core.errors import VirtualTfError, unknown
 class Setting:
     """A default, a help line and the legal range: low ≤ value ≤ high, value > above.
 
-    A `free` setting may change when a run is continued, because the rounds before do not depend on it.
+    A `free` setting may change when a run is continued, because the rounds before do not depend on it. A record from
+    before there was the setting has `absent`, if that is not its default.
     """
     default: bool | int | float | str
     help: str
@@ -23,6 +24,12 @@ class Setting:
     free: bool = False
     group: str = 'method'     # its heading in --help
     hint: str = ''            # what a value out of range would do
+    absent: bool | int | float | str | None = None
+
+    @property
+    def of_old(self):
+        """The value that a record which lacks the setting stands for."""
+        return self.default if self.absent is None else self.absent
 
     @property
     def type(self):
@@ -99,9 +106,10 @@ class Settings:
     def differences(self, stored):
         """Settings in which a run with the dict `stored` can not be continued by this one: {name: (then, now)}
 
-        What a stored record lacks counts as its default, so a new setting invalidates nothing that was kept.
+        What a stored record lacks counts as what it was before it could be set, so a new setting invalidates nothing
+        that was kept.
         """
-        then = {name: stored.get(name, setting.default) for name, setting in self.declared.items()}
+        then = {name: stored.get(name, setting.of_old) for name, setting in self.declared.items()}
         return {name: (then[name], value) for name, value in self._values.items()
                 if not self.declared[name].free and then[name] != value}
 
@@ -132,6 +140,9 @@ COMMON = {
         server_lr=Setting(
             1.0, 'server learning rate, η_s: exponent of the aggregated delta (virtual), step (baselines)',
             above=0.0, high=10.0),
+        server_decay=Setting(
+            0.0, 'rounds τ after which the server\'s step has halved: η_s / (1 + t/τ) in round t; 0 for a constant one',
+            low=0.0),
         seed=Setting(0, 'seed of everything random', low=0),
         compile=Setting('auto', 'compiler of the client loop; auto is what measured faster', ('auto', 'xla', 'graph')),
         clients_per_call=Setting(
@@ -163,6 +174,13 @@ COMMON = {
         use_bias=Setting(False, 'give dense and convolutional layers biases'),
         mean_init=Setting('normal', 'initial means m₀: N(0, mean_init_scale²), or Glorot\'s', ('normal', 'glorot')),
         mean_init_scale=Setting(0.05, 'standard deviation of the initial means with mean_init=normal', low=0.0)),
+    **_group(
+        'guards',
+        max_gradient_norm=Setting(
+            0.0, 'norm to which a client\'s gradient is clipped in every step; 0 for none', low=0.0, absent=0.0),
+        backtracking=Setting(
+            False, 'of what a client has found take 1, ½, ¼ or nothing: the most that does not raise its own objective',
+            absent=False)),
     **_group(
         'what travels',
         values=Setting('float32', 'type in which the numbers of a delta travel', ('float32', 'float16'))),

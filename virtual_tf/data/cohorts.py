@@ -13,6 +13,7 @@ class Cohort(NamedTuple):
     weight: tf.Tensor    # [C] exponent w_i of prior and initial posterior, 1/K or N_i/N
     batches: tf.Tensor   # [C, T, B] positions in x; -1 is no example, a row of -1 no step
     keys: tf.Tensor      # [C, 2] random stream of each client for this round
+    step: tf.Tensor      # [C] how much of a delta is sent: the server's decay, and the client's size if that counts
 
 
 def steps_per_round(size, epochs, batch_size):

@@ -80,6 +80,12 @@ class FederatedDataset:
         sizes = self._targets if weighting == 'size' else np.ones(len(self.clients))
         return (sizes / sizes.sum()).astype(np.float32)
 
+    def steps_of(self, round_number, settings):
+        """How much of its delta each client sends in a round [K]: 1/(1 + t/τ), and by size K·N_i/N times that."""
+        decay = 1.0 / (1.0 + (round_number - 1) / settings.server_decay) if settings.server_decay else 1.0
+        sizes = self._targets if settings.get('delta_weighting', 'uniform') == 'size' else np.ones(len(self.clients))
+        return (decay * sizes / sizes.mean()).astype(np.float32)
+
     def hold_out(self, fraction, seed):
         """Moves that share of each client's training examples to the validation split, at least one of two."""
         if not fraction:
@@ -118,14 +124,16 @@ class FederatedDataset:
             name: split and Split.of([split.client(i) for i in ids]) for name, split in (
                 ('train', self.train), ('test', self.test), ('validation', self.validation))})
 
-    def cohort(self, ids, round_number, settings, numbers=None, weights=None):
+    def cohort(self, ids, round_number, settings, numbers=None, weights=None, steps_sent=None):
         """What the selected clients train on in a round, in shapes that are the same for every cohort.
 
-        Clients that are part of a larger federation have the `numbers` and the `weights` [C] that they have there.
+        Clients that are part of a larger federation have the `numbers`, `weights` [C] and `steps_sent` [C] of there.
         """
         numbers = ids if numbers is None else numbers
         if weights is None:
             weights = self.prior_weights(settings.get('prior_weighting', 'uniform'))[ids]
+        if steps_sent is None:
+            steps_sent = self.steps_of(round_number, settings)[ids]
         sizes = self.train.sizes()
         length = int(sizes.max())
         steps = steps_per_round(length, settings.epochs, settings.batch_size)
@@ -135,7 +143,7 @@ class FederatedDataset:
         batches = np.stack([plan_batches(sizes[i], settings.epochs, settings.batch_size, steps, generator)
                             for i, generator in zip(ids, generators)])
         return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches,
-                      random_streams.make_keys(settings.seed, random_streams.NOISE, round_number, ids=numbers))
+                      random_streams.make_keys(settings.seed, random_streams.NOISE, round_number, ids=numbers), steps_sent)
 
 
 def _moments(x):

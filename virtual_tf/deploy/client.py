@@ -38,7 +38,8 @@ class Client:
                                'give each SuperNode a state-dir of its own'):
             shelf = FolderShelf(self.folder, self._start)
             server = encoding.decode(self.instruction.server, self._initial)
-            cohort = self.dataset.cohort(_ALL, self.instruction.number, self.settings, [self.number], self._weight())
+            cohort = self.dataset.cohort(_ALL, self.instruction.number, self.settings, [self.number], self._weight(),
+                                         np.array([self.instruction.step], np.float32))
             try:
                 state = protocol.reconcile(shelf, order, lambda *given: self._commit(server, cohort, *given))
             except protocol.LostStateError as error:

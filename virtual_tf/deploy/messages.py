@@ -35,6 +35,7 @@ class Instruction(NamedTuple):
     number: int           # of the round
     order: Order          # its shrink is bytes, empty before the first head
     weight: float         # w_i
+    step: float           # how much of its delta the client sends, as Cohort has it
     num_classes: int
     settings: dict
     scores_server: bool   # the server has no data to test its model on, so the client does

@@ -83,9 +83,10 @@ class Federation:
                 'seconds': done - started, 'seconds_evaluation': done - aggregated}
 
     def _instructions(self, state, number, version):
-        server = encoding.encode(state.server)
+        server, steps = encoding.encode(state.server), self.dataset.steps_of(number, self.settings)
         return {client: Instruction(
                     self._start.run, number, state.clients.order(client, version), float(self._weights[client]),
+                    float(steps[client]),
                     self.dataset.num_classes, self.settings.to_dict(), not self._evaluators,
                     self.secure, server)
                 for client in map(int, self.cohort_ids(number))}

@@ -4,9 +4,19 @@ Clients are stacked on the leading axis and share no parameter, so the gradient 
 gradient of each. Clients of unequal size are exact: the plan of batches marks what is no example, and a client whose
 own epochs are done stands still while the others go on.
 """
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from virtual_tf.core.client_axis import over_clients
+from virtual_tf.methods import guards
+
+
+class Fit(NamedTuple):
+    """How a client's epochs went; leaves [C]."""
+    loss: tf.Tensor        # mean over all targets that it saw
+    accuracy: tf.Tensor
+    clipped: tf.Tensor     # number of steps whose gradient was clipped
 
 
 def fused(function):
@@ -19,29 +29,65 @@ def compiled(client_update, settings):
     return tf.function(client_update, jit_compile=settings.compile == 'xla', autograph=False)
 
 
-def sgd(gradient, project, start, cohort, learning_rate):
-    """Minimises each client's objective; returns parameters like `start` and (loss, accuracy) [C] over the round.
+def sgd(gradient, move, start, cohort, max_norm=0.0):
+    """Minimises each client's objective; returns parameters like `start` and the Fit of the round.
 
-    gradient(parameters, x, y, mask, step) → gradients like the parameters, sums of loss, hits and targets [C]
-    project(parameters) → parameters, moved back to where they are legal
+    gradient(parameters, x, y, mask, step) → gradients of a nest, sums of loss, hits and targets [C]
+    move(parameters, gradients, share [C]) → parameters after that share of a step, 0 for a client that stands still
+    max_norm: norm to which a client's gradients are clipped, 0 for none
     """
     taken = tf.reduce_any(cohort.batches >= 0, axis=2)                      # [C, T]
     steps = tf.reduce_max(tf.reduce_sum(tf.cast(taken, tf.int32), axis=1))
-    totals = [tf.zeros(cohort.size.shape, tf.nest.flatten(start)[0].dtype)] * 3
+    totals = [tf.zeros(cohort.size.shape, tf.nest.flatten(start)[0].dtype)] * 4
+    move = fused(move)
 
     def step(t, parameters, totals):
-        positions = cohort.batches[:, t]
-        x, y = (tf.gather(value, tf.maximum(positions, 0), batch_dims=1) for value in (cohort.x, cohort.y))
-        chosen = tf.reshape(positions >= 0, [*positions.shape] + [1] * (y.shape.rank - 2))
-        mask = chosen & (y >= 0)
-        gradients, sums = gradient(parameters, x, y, mask, t)
-        moved = move(parameters, gradients, learning_rate * tf.cast(taken[:, t], tf.float32))
-        return t + 1, moved, [total + value for total, value in zip(totals, sums)]
+        gradients, sums = gradient(parameters, *batch(cohort, t), t)
+        gradients, clipped = guards.clip(gradients, max_norm)
+        share = tf.cast(taken[:, t], totals[0].dtype)
+        totals = [total + value for total, value in zip(totals, (*sums, clipped * share))]
+        return t + 1, move(parameters, gradients, share), totals
 
-    @fused
-    def move(parameters, gradients, rate):
-        return project(tf.nest.map_structure(lambda p, g: p - over_clients(rate, p) * g, parameters, gradients))
-
-    _, parameters, (loss, hits, count) = tf.while_loop(
+    _, parameters, (loss, hits, count, clipped) = tf.while_loop(
         lambda t, *_: t < steps, step, (tf.constant(0), start, totals))
-    return parameters, (loss / count, hits / count)
+    return parameters, Fit(loss / count, hits / count, tf.cast(clipped, tf.int32))
+
+
+def descend(rate, project=lambda parameters: parameters):
+    """The move of plain gradient descent: p − rate·g; `project` brings parameters back to where they are legal."""
+    def move(parameters, gradients, share):
+        return project(tf.nest.map_structure(lambda p, g: p - over_clients(rate * share, p) * g, parameters, gradients))
+    return move
+
+
+def batch(cohort, step):
+    """x [C, B, …], y and mask, True for a real target, of a step of the plan."""
+    positions = cohort.batches[:, step]
+    x, y = (tf.gather(value, tf.maximum(positions, 0), batch_dims=1) for value in (cohort.x, cohort.y))
+    chosen = tf.reshape(positions >= 0, [*positions.shape] + [1] * (y.shape.rank - 2))
+    return x, y, chosen & (y >= 0)
+
+
+def with_epochs(cohort, epochs, wanted):
+    """The cohort with a plan of `wanted` epochs, which repeats the `epochs` that it has, or begins as they do."""
+    steps = tf.reduce_sum(tf.cast(tf.reduce_any(cohort.batches >= 0, axis=2), tf.int32), axis=1, keepdims=True)
+    of_epoch, longest = -(-steps // epochs), -(-cohort.batches.shape[1] // epochs)
+    t = tf.range(longest * wanted)[tf.newaxis]
+    batches = tf.gather(cohort.batches, t % tf.maximum(steps, 1), batch_dims=1)
+    return cohort._replace(batches=tf.where((t < of_epoch * wanted)[..., tf.newaxis], batches, -1))
+
+
+def mean_loss(evaluate, cohort, epochs):
+    """Mean loss [C] over a client's data, in the batches of its first epoch.
+
+    evaluate(x, y, mask, step) → sums of loss, hits and targets [C]
+    """
+    once = with_epochs(cohort, epochs, 1)
+    zero = tf.zeros(cohort.size.shape, tf.float32)
+
+    def step(t, loss, count):
+        of_batch, _, targets = evaluate(*batch(once, t), t)
+        return t + 1, loss + of_batch, count + targets
+
+    _, loss, count = tf.while_loop(lambda t, *_: t < once.batches.shape[1], step, (tf.constant(0), zero, zero))
+    return loss / count

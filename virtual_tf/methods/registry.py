@@ -120,9 +120,9 @@ def make_settings(given):
 
 
 def read_settings(stored):
-    """The Settings of a stored record, {name: value}; what it lacks has its default, what is no setting is left out."""
+    """The Settings of a stored record, {name: value}; what it lacks is as it was, what is no setting is left out."""
     declared = find(stored['method']).declared()
-    return Settings({name: value for name, value in stored.items() if name in declared}, declared)
+    return Settings({name: stored.get(name, setting.of_old) for name, setting in declared.items()}, declared)
 
 
 def applicable(method, given):

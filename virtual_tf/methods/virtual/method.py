@@ -15,24 +15,18 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from virtual_tf.core import random_streams
-from virtual_tf.core.client_axis import aggregate, all_finite, for_each_client, keep_accepted, over_clients
+from virtual_tf.core.client_axis import aggregate, all_finite, for_each_client, keep_accepted
 from virtual_tf.core.settings import Settings
 from virtual_tf.methods import local_sgd
+from virtual_tf.methods.fine_tuning import fine_tune
 from virtual_tf.methods.interface import Algorithm, Training
 from virtual_tf.methods.registry import Method, Sweep, register
 from virtual_tf.methods.virtual import gaussian, pruning
-from virtual_tf.methods.virtual.coordinates import COORDINATES
-from virtual_tf.methods.virtual.free_energy import cavity, cavity_prior, implicit_gradient, regulariser
+from virtual_tf.methods.virtual.free_energy import cavity, cavity_prior, regulariser
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_moments, normals, power, product, ratio
+from virtual_tf.methods.virtual.local_inference import Private, minimise_free_energy, shorten, train_private
 from virtual_tf.methods.virtual.settings import PRESETS, SETTINGS, check, complete
 from virtual_tf.networks import gated
-from virtual_tf.networks.likelihood import expected_loss
-
-
-class Private(NamedTuple):
-    """c_i as Moments by weight name, and the gates by layer; both empty without a private path."""
-    weights: dict
-    gates: dict
 
 
 class ClientState(NamedTuple):
@@ -54,7 +48,8 @@ class Setup(NamedTuple):
     """What all functions of a run have in common."""
     network: gated.Network
     settings: Settings
-    prior: dict            # p(θ) = p(φ) of every weight, [1, …]
+    prior: dict            # p(θ) of every weight, [1, …]
+    private_prior: dict    # p(φ)
     compress: Callable     # pruning.compressor
 
 
@@ -76,22 +71,39 @@ def init_clients(setup, posterior, weight, keys):
 
 def client_update(setup, posterior, clients, cohort):
     """Lines 6 to 9 for all clients of the cohort at once, and the damping of App. D."""
-    network, settings, prior, compress = setup
+    network, settings, prior, private_prior, compress = setup
     cavities = cavity(posterior, clients.factor)
     target, floored = regulariser(cavity_prior(prior, cavities, cohort.weight), posterior, settings.min_precision)
     start, improper = first_belief(settings, posterior, cavities, cohort.weight)
-    trained, private, (loss, accuracy) = minimise_free_energy(
-        network, settings, gaussian.to_moments(start), clients.private, target, prior, cohort)
-    q = {name: from_moments(*value) for name, value in trained.items()}
+    trained, private, fit = minimise_free_energy(
+        network, settings, gaussian.to_moments(start), clients.private, target, private_prior, cohort)
+    found = {name: from_moments(*value) for name, value in trained.items()}, private
+    (q, private), shortened = shorten(network, settings, (posterior, clients.private), found, target, cohort)
     # Damping proposes (q / cavity)^γ · factor^{1−γ}; divided by the factor this is (q / posterior)^γ.
-    deltas = power(ratio(q, posterior), settings.damping)
-    deployed = trained if settings.mt_model == 'trained' else gaussian.to_moments(product(posterior, deltas))
+    deltas = power(ratio(q, posterior), settings.damping * cohort.step)
+    deployed = deployed_belief(network, settings, posterior, q, private, cohort)
+    if settings.private == 'after':
+        private = train_private(network, settings, deployed, private, private_prior, cohort)
     sent, residual = compress(deltas, clients.factor, clients.carried)
-    details = {'kl/shared': gaussian.kl_divergence(normals(trained), gaussian.to_normal(target)),
-               'kl/private': private_kl(private, prior, loss), 'floored_priors': floored,
-               'improper_starts': improper}
-    training = Training(loss, accuracy, all_finite((deltas, sent, private, deployed, loss)), details)
-    return Proposal(private, deployed, residual), sent, training
+    details = {'kl/shared': gaussian.kl_divergence(gaussian.to_normal(q), gaussian.to_normal(target)),
+               'kl/private': private_kl(private, private_prior, fit.loss), 'floored_priors': floored,
+               'improper_starts': improper, 'clipped_steps': fit.clipped, 'shortened_updates': shortened}
+    accepted = all_finite((found, deltas, sent, private, deployed, fit.loss))
+    return Proposal(private, deployed, residual), sent, Training(fit.loss, fit.accuracy, accepted, details)
+
+
+def deployed_belief(network, settings, posterior, q, private, cohort):
+    """Moments of what MT tests: q, what q damped makes of the posterior, or q with a mean that was fine-tuned."""
+    moments = gaussian.to_moments(q)
+    if settings.mt_model == 'damped':
+        return gaussian.to_moments(product(posterior, power(ratio(q, posterior), settings.damping)))
+    if settings.mt_model == 'trained':
+        return moments
+    own = private if settings.private in ('joint', 'residual') else Private({}, {})
+    tuned = fine_tune(network, settings, gated.Weights(
+        {name: value.mean for name, value in moments.items()},
+        {name: value.mean for name, value in own.weights.items()}, own.gates), cohort)
+    return {name: Moments(tuned[name], value.scale) for name, value in moments.items()}
 
 
 def server_update(settings, posterior, delta):
@@ -124,9 +136,12 @@ def client_models(clients):
 
 def virtual(network, settings):
     """The method as an Algorithm."""
-    prior = {name: from_moments(tf.zeros([1, *shape]), tf.fill([1, *shape], settings.prior_scale))
-             for name, shape in network.shapes().items()}
-    setup = Setup(network, settings, prior, pruning.compressor(network.shapes(), settings))
+    def prior(scale):
+        return {name: from_moments(tf.zeros([1, *shape]), tf.fill([1, *shape], scale))
+                for name, shape in network.shapes().items()}
+
+    setup = Setup(network, settings, prior(settings.prior_scale), prior(
+        settings.private_prior_scale or settings.prior_scale), pruning.compressor(network.shapes(), settings))
     return Algorithm(
         partial(init, setup), partial(init_clients, setup),
         local_sgd.compiled(partial(client_update, setup), settings), aggregate, partial(server_update, settings),
@@ -148,48 +163,6 @@ def first_belief(settings, posterior, cavities, weight):
         start[name] = NaturalGaussian(*(tf.where(improper, *pair) for pair in zip(beliefs[name], mixed)))
         count += tf.reduce_sum(tf.cast(improper, tf.int32), axis=list(range(1, improper.shape.rank)))
     return start, count
-
-
-def minimise_free_energy(network, settings, start, private, target, prior, cohort):
-    """Line 8: SGD on Eq. 3 from q = start; returns Moments of q, the private state, (loss, accuracy) [C]."""
-    coordinates = COORDINATES[settings.parameterisation]
-    kl_weight = settings.kl_weight / tf.cast(cohort.size, tf.nest.flatten(start)[0].dtype)
-    # The rate of natural parameters is not that of μ and σ: there the step stays explicit.
-    implicit_rate = settings.client_lr if coordinates.are_moments else 0.0
-
-    def decode(beliefs):
-        return {name: coordinates.decode(value) for name, value in beliefs.items()}
-
-    def gradient(parameters, x, y, mask, step):
-        shared, own = decode(parameters['shared']), decode(parameters['private'])
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch((shared, own, parameters['gates']))
-            weights = gated.Weights(normals(shared), normals(own), parameters['gates'])
-            loss, sums = expected_loss(
-                network, weights, settings.private, x, y, mask, random_streams.fold_in(cohort.keys, step))
-        of_shared, of_own, of_gates = tape.gradient(loss, (shared, own, parameters['gates']))
-        return {'shared': add_kl(parameters['shared'], of_shared, target),
-                'private': add_kl(parameters['private'], of_own, prior), 'gates': of_gates}, sums
-
-    @local_sgd.fused
-    def add_kl(beliefs, gradients, targets):
-        """The likelihood's gradient with β/N_i times that of the KL term, in the coordinates of the SGD."""
-        total = {}
-        for name, moments in decode(beliefs).items():
-            weight = over_clients(kl_weight, moments.mean)
-            total[name] = coordinates.pull_back(beliefs[name], implicit_gradient(
-                gradients[name], moments, targets[name], weight, implicit_rate))
-        return total
-
-    def project(parameters):
-        clamped = {group: {name: coordinates.clamp(value, settings.min_scale, settings.max_scale)
-                           for name, value in parameters[group].items()} for group in ('shared', 'private')}
-        return clamped | {'gates': tf.nest.map_structure(tf.nn.relu, parameters['gates'])}
-
-    encoded = {group: {name: coordinates.encode(value) for name, value in beliefs.items()}
-               for group, beliefs in (('shared', start), ('private', private.weights))}
-    trained, fit = local_sgd.sgd(gradient, project, encoded | {'gates': private.gates}, cohort, settings.client_lr)
-    return decode(trained['shared']), Private(decode(trained['private']), trained['gates']), fit
 
 
 def apply_delta(posterior, delta, server_lr, min_precision, max_precision_drop=1.0):

@@ -7,7 +7,7 @@ import dataclasses
 
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.core.settings import Setting
-from virtual_tf.methods import private_path
+from virtual_tf.methods import fine_tuning, private_path
 
 _TRAVELS = 'what travels'
 SETTINGS = {
@@ -15,7 +15,14 @@ SETTINGS = {
         0.8, 'exponent γ of a client\'s proposal; presets paper and authors: 1 − η_s', above=0.0, high=1.0,
         hint='0 would freeze the clients'),
     'kl_weight': Setting(1e-5, 'weight β of the KL terms in the free energy', low=0.0),
-    'prior_scale': Setting(1.0, 'standard deviation of the priors p(θ) and p(φ)', above=0.0),
+    'precision_update': Setting(
+        'sgd', 'how a client trains its precisions: by natural gradient, or σ by SGD as in the paper',
+        ('natural', 'sgd'), absent='sgd'),
+    'precision_step': Setting(0.05, 'step ρ of the natural gradient', low=0.0, high=1.0),
+    'delta_weighting': Setting(
+        'uniform', 'exponents of the clients\' deltas: 1, or K·N_i/N, for clients that differ much in size',
+        ('uniform', 'size')),
+    'prior_scale': Setting(1.0, 'standard deviation of the prior p(θ)', above=0.0),
     'prior_weighting': Setting(
         'uniform', 'exponents w_i of prior and initial factors: 1/K, or N_i/N', ('uniform', 'size')),
     'init_scale': Setting(0.02, 'initial standard deviation σ₀ of the posterior', above=0.0),
@@ -26,9 +33,19 @@ SETTINGS = {
         'local', 'noise of Bayesian dense layers: local reparameterisation, or one weight sample a step',
         ('local', 'sample')),
     **private_path.SETTINGS,
-    'private': dataclasses.replace(private_path.SETTINGS['private'], default='residual'),
+    'private': dataclasses.replace(
+        private_path.SETTINGS['private'], default='residual', choices=('none', 'joint', 'residual', 'after'),
+        help='private weights φ_i: none, trained jointly with θ (the paper), on what θ leaves over in each step, or '
+             'after θ against what is deployed'),
     'private_scale': Setting(0.01, 'initial standard deviation of c_i(φ_i)', above=0.0),
-    'mt_model': Setting('trained', 'what MT tests: the q_i trained last, or the damped one', ('trained', 'damped')),
+    'private_kl_weight': Setting(0.0, 'weight of the KL term of c_i(φ_i); 0 for kl_weight', low=0.0),
+    'private_prior_scale': Setting(0.0, 'standard deviation of the prior p(φ); 0 for prior_scale', low=0.0),
+    'gate_prior': Setting(
+        0.0, 'rate λ of the gates\' prior exp(−λ·Σg), which holds shut what does not earn its place', low=0.0),
+    'mt_model': Setting(
+        'trained', 'what MT tests: the q_i trained last, its mean after fine_tune epochs more, or the damped one',
+        ('trained', 'tuned', 'damped')),
+    'fine_tune': dataclasses.replace(fine_tuning.SETTINGS['fine_tune'], default=20),
     'factor_bookkeeping': Setting(
         'exact', 'factor that a client keeps: what the server applied, or its damped proposal (the authors\' code)',
         ('exact', 'authors')),
@@ -84,6 +101,12 @@ def check(settings):
     if settings.error_feedback and settings.factor_bookkeeping == 'authors':
         raise VirtualTfError('error_feedback with factor_bookkeeping=authors would count what was pruned twice, as '
                              'that factor holds it already; use factor_bookkeeping=exact')
+    if settings.precision_update == 'natural' and (settings.parameterisation == 'natural' or not settings.kl_weight):
+        raise VirtualTfError('precision_update=natural needs kl_weight > 0 and parameterisation=mean_scale; set them, '
+                             'or precision_update=sgd')
+    if settings.mt_model == 'tuned' and not settings.fine_tune:
+        raise VirtualTfError('mt_model=tuned with fine_tune = 0 tunes nothing; give fine_tune epochs, or '
+                             'mt_model=trained')
     if settings.parameterisation == 'natural' and settings.private != 'none':
         raise VirtualTfError(f'parameterisation=natural with private={settings.private}: rates of natural parameters '
                              'are too large for gates; use private=none or parameterisation=mean_scale')

@@ -1,0 +1,59 @@
+"""Guards against clients that run away without becoming infinite. Both act before anything is sent.
+
+`clip` keeps a client's gradient within a norm. `backtrack` shortens what a client has found until its own objective is
+no worse than where it started. Neither looks at another client.
+"""
+import tensorflow as tf
+
+from virtual_tf.core.client_axis import over_clients
+
+SHARES = (1.0, 0.5, 0.25)     # then nothing
+
+
+def clip(gradients, max_norm):
+    """Gradients [C, …] with a joint norm of at most max_norm a client (0: any), and whether that changed them [C]."""
+    leaves = tf.nest.flatten(gradients)
+    if not max_norm:
+        return gradients, tf.zeros([leaves[0].shape[0]], leaves[0].dtype)
+    norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(leaf), axis=list(range(1, leaf.shape.rank))) for leaf in leaves]))
+    scale = max_norm / tf.maximum(norm, max_norm)
+    return (tf.nest.map_structure(lambda leaf: over_clients(scale, leaf) * leaf, gradients),
+            tf.cast(norm > max_norm, leaves[0].dtype))
+
+
+def backtrack(objective, between):
+    """The share [C] of what each client has found that it keeps: the first of SHARES whose objective is no worse than
+    that of 0, else 0. A number that is not finite counts as worse.
+
+    between(share [C]) → what lies that far from the start; objective(of it) → [C]
+    """
+    at_start = objective(between(0.0))
+
+    def shorten(i, share, _):
+        worse = ~(objective(between(share)) <= at_start)
+        following = tf.constant([*SHARES[1:], 0.0])[i]
+        return i + 1, tf.where(worse, following, share), worse
+
+    _, share, _ = tf.while_loop(
+        lambda i, _, worse: (i < len(SHARES)) & tf.reduce_any(worse), shorten,
+        (tf.constant(0), tf.ones_like(at_start), tf.ones_like(at_start, tf.bool)))
+    return share
+
+
+def kept(settings, objective, between, found):
+    """What of `found` a client keeps, as `between` has it; and whether that is less than all of it, as 0 or 1 [C]."""
+    if not settings.backtracking:
+        return found, tf.zeros([tf.nest.flatten(found)[0].shape[0]], tf.int32)
+    share = backtrack(objective, between)
+    return between(share), tf.cast(share < 1.0, tf.int32)
+
+
+def line(start, end):
+    """The function of a share [C] that goes straight from one nest of tensors to another; 0 is the start whatever the
+    end is, 1 the end to the bit."""
+    def at(share):
+        def point(a, b):
+            part = over_clients(tf.convert_to_tensor(share, b.dtype), b)
+            return tf.where(part == 0.0, a, tf.where(part == 1.0, b, a + part * (b - a)))
+        return tf.nest.map_structure(point, start, end)
+    return at
