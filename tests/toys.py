@@ -54,7 +54,8 @@ def full_batch(x, y, weight, keys, steps=1):
     """The Cohort of clients with equally many examples, `steps` steps with all of them."""
     clients, size = y.shape[:2]
     batches = np.tile(np.arange(size, dtype=np.int32), (clients, steps, 1))
-    return Cohort(*map(tf.constant, (x, y, np.full(clients, size, np.int32), weight, batches, keys, np.ones(clients, np.float32))))
+    return Cohort(*map(tf.constant, (x, y, np.full(clients, size, np.int32), weight, batches, keys,
+                                     np.ones(clients, np.float32))))
 
 
 def assert_nests_close(first, second, rtol=1e-5, atol=0.0):

@@ -44,7 +44,7 @@ def mean_problem(sizes, epochs, batch_size):
     batches = np.stack([cohorts.plan_batches(size, epochs, batch_size, steps, make_generator(i))
                         for i, size in enumerate(sizes)])
     return data, Cohort(*map(tf.constant, (x, y, np.int32(sizes), np.ones(len(sizes)), batches,
-                                           make_keys(0, ids=range(len(sizes))))))
+                                           make_keys(0, ids=range(len(sizes))), np.ones(len(sizes)))))
 
 
 def mean_gradient(parameters, x, y, mask, step):
@@ -69,14 +69,14 @@ def by_hand(rows, plan, rate):
 def test_unequal_clients_train_as_each_alone_on_its_own_data():
     sizes, rate = (9, 3, 1, 6), 0.25
     data, cohort = mean_problem(sizes, epochs=3, batch_size=4)
-    trained, (loss, accuracy) = local_sgd.sgd(
-        mean_gradient, lambda p: p, tf.zeros([4, 2], tf.float64), cohort, rate)
+    trained, fit = local_sgd.sgd(mean_gradient, local_sgd.descend(rate), tf.zeros([4, 2], tf.float64), cohort)
     for i, rows in enumerate(data):
         expected, expected_loss = by_hand(rows, cohort.batches.numpy()[i], rate)
         np.testing.assert_allclose(trained[i], expected, rtol=1e-12)
-        np.testing.assert_allclose(loss[i], expected_loss, rtol=1e-12)
+        np.testing.assert_allclose(fit.loss[i], expected_loss, rtol=1e-12)
     # Hits were counted for every target.
-    np.testing.assert_allclose(accuracy, np.ones(4))
+    np.testing.assert_allclose(fit.accuracy, np.ones(4))
+    assert np.array_equal(fit.clipped, np.zeros(4))
 
 
 def test_the_loop_stops_with_the_longest_client_of_the_cohort():
@@ -88,15 +88,15 @@ def test_the_loop_stops_with_the_longest_client_of_the_cohort():
         return mean_gradient(parameters, x, y, mask, step)
 
     short = cohort._replace(**{name: value[1:] for name, value in cohort._asdict().items()})
-    local_sgd.sgd(gradient, lambda p: p, tf.zeros([1, 2], tf.float64), short, 0.25)
+    local_sgd.sgd(gradient, local_sgd.descend(0.25), tf.zeros([1, 2], tf.float64), short)
     # 3 epochs of ⌈3/4⌉ = 1 step, although the plan has room for the larger client's 9.
     assert seen == [0, 1, 2]
 
 
 def test_project_is_applied_after_every_step():
     _, cohort = mean_problem((4,), epochs=5, batch_size=4)
-    trained, _ = local_sgd.sgd(mean_gradient, lambda p: tf.clip_by_value(p, -0.01, 0.01), tf.zeros([1, 2], tf.float64),
-                           cohort, 0.5)
+    move = local_sgd.descend(0.5, lambda p: tf.clip_by_value(p, -0.01, 0.01))
+    trained, _ = local_sgd.sgd(mean_gradient, move, tf.zeros([1, 2], tf.float64), cohort)
     assert np.all(np.abs(trained) <= 0.01) and np.any(trained != 0)
 
 
@@ -123,7 +123,7 @@ def test_sgd_reaches_the_closed_form_minimiser_of_a_conjugate_model(kl_weight):
     cohort = full_batch(x, np.zeros([clients, examples], np.int32), np.ones(clients), make_keys(0, ids=range(clients)),
                         steps=400)
     start = Moments(tf.zeros([clients, weights], tf.float64), tf.ones([clients, weights], tf.float64))
-    q, _ = local_sgd.sgd(gradient, lambda q: q, start, cohort, rate)
+    q, _ = local_sgd.sgd(gradient, local_sgd.descend(rate), start, cohort)
     likelihood = {'w': NaturalGaussian(noise_precision * tf.constant(x.sum(axis=1)),
                                        tf.fill(start.mean.shape, tf.constant(noise_precision * examples, tf.float64)))}
     expected = product(target, power(likelihood, tf.constant(1 / kl_weight, tf.float64)))['w']

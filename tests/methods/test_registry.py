@@ -26,7 +26,9 @@ BOUNDS = (
     ('synthetic_alpha', -0.1, 0.0), ('synthetic_beta', -0.1, 0.0), ('synthetic_clients', 0, 1),
     ('synthetic_max_size', 49, 50), ('max_clients', -1, 0), ('split_clients', 0, 1), ('checkpoint_every', -1, 0),
     ('clients_per_call', -1, 0), ('prune', -1, 0), ('prune', 100, 99),
-    ('seed', -1, 0))
+    ('server_decay', -1.0, 0.0), ('max_gradient_norm', -1.0, 0.0), ('fine_tune', -1, 0), ('precision_step', -0.1, 0.0),
+    ('precision_step', 1.1, 1.0), ('private_kl_weight', -1e-9, 0.0), ('private_prior_scale', -1e-9, 0.0),
+    ('gate_prior', -1e-9, 0.0), ('seed', -1, 0))
 
 
 @pytest.mark.parametrize('name, bad, good', BOUNDS)
@@ -79,7 +81,7 @@ def test_what_nothing_stands_behind_is_refused(given, message):
 
 
 def test_a_run_has_the_common_settings_and_its_methods_own():
-    assert {*make_settings({'method': 'fedprox'}).to_dict()} == {*COMMON, 'l2', 'private', 'gate_init',
+    assert {*make_settings({'method': 'fedprox'}).to_dict()} == {*COMMON, 'l2', 'fine_tune', 'private', 'gate_init',
                                                                 'private_mean_init', 'private_mean_scale'}
     assert 'l2' not in make_settings({}) and 'kl_weight' not in make_settings({'method': 'fedavg'})
 

@@ -142,8 +142,8 @@ class FederatedDataset:
                       for number in numbers)
         batches = np.stack([plan_batches(sizes[i], settings.epochs, settings.batch_size, steps, generator)
                             for i, generator in zip(ids, generators)])
-        return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches,
-                      random_streams.make_keys(settings.seed, random_streams.NOISE, round_number, ids=numbers), steps_sent)
+        keys = random_streams.make_keys(settings.seed, random_streams.NOISE, round_number, ids=numbers)
+        return Cohort(x, y, self._targets[ids].astype(np.int32), weights, batches, keys, steps_sent)
 
 
 def _moments(x):

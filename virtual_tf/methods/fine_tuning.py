@@ -29,8 +29,9 @@ def fine_tune(network, settings, weights, cohort):
             loss, sums = loss_of(shared, x, y, mask, step)
         return tape.gradient(loss, shared), sums
 
-    tuned, _ = local_sgd.sgd(gradient, local_sgd.descend(settings.client_lr), weights.shared,
-                             local_sgd.with_epochs(cohort, settings.epochs, settings.fine_tune), settings.max_gradient_norm)
+    longer = local_sgd.with_epochs(cohort, settings.epochs, settings.fine_tune)
+    tuned, _ = local_sgd.sgd(
+        gradient, local_sgd.descend(settings.client_lr), weights.shared, longer, settings.max_gradient_norm)
 
     def objective(shared):
         return local_sgd.mean_loss(lambda *batch: loss_of(shared, *batch)[1], cohort, settings.epochs)

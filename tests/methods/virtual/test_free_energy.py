@@ -10,7 +10,7 @@ from toys import full_batch, make_network, make_settings
 from virtual_tf.core.random_streams import Stream, fold_in, make_keys
 from virtual_tf.methods.virtual import free_energy, gaussian
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian
-from virtual_tf.methods.virtual.method import Private, minimise_free_energy
+from virtual_tf.methods.virtual.local_inference import Private, minimise_free_energy
 from virtual_tf.networks import gated, likelihood
 
 tfd = tfp.distributions

@@ -11,6 +11,7 @@ from toys import assert_nests_close, full_batch, make_dataset, make_network, mak
 
 from virtual_tf.core.random_streams import Stream, fold_in, make_keys
 from virtual_tf.data.cohorts import steps_per_round
+from virtual_tf.methods.local_sgd import Fit
 from virtual_tf.methods.virtual import free_energy, gaussian
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_moments, power, product, ratio
 from virtual_tf.methods.virtual.method import Proposal, apply_delta, virtual
@@ -46,7 +47,7 @@ def closed_form(kl_weight):
             NOISE_PRECISION * tf.reduce_sum(cohort.x, axis=1)[..., tf.newaxis],
             NOISE_PRECISION * tf.reshape(size, [-1, 1, 1]) * tf.ones_like(value.xi))
         q = gaussian.to_moments({name: product(value, power(likelihood, 1.0 / kl_weight))})
-        return q, private, (tf.zeros_like(size), tf.zeros_like(size))
+        return q, private, Fit(*[tf.zeros_like(size)] * 2, tf.zeros_like(size, tf.int32))
     return minimise
 
 
@@ -240,7 +241,7 @@ def test_unequal_clients_train_as_each_alone_on_its_own_data():
     for i, size in enumerate(SIZES):
         steps = steps_per_round(size, settings.epochs, settings.batch_size)
         own = cohort._replace(x=cohort.x[i:i + 1, :size], y=cohort.y[i:i + 1, :size], size=cohort.size[i:i + 1],
-                              weight=cohort.weight[i:i + 1], keys=cohort.keys[i:i + 1],
+                              weight=cohort.weight[i:i + 1], keys=cohort.keys[i:i + 1], step=cohort.step[i:i + 1],
                               batches=cohort.batches[i:i + 1, :steps])
         alone = simulation.algorithm.client_update(state.server, rows(clients, [i]), own)
         assert_nests_close(rows(together, [i]), alone, rtol=1e-4, atol=2e-4)
@@ -315,3 +316,55 @@ def test_the_servers_functions_take_nothing_of_a_single_client(monkeypatch):
     assert accepted.shape == (2,) and set(deltas) == set(shapes)
     for name in shapes:
         assert not np.any(np.isclose(deltas[name].xi, factors[name].xi, rtol=1e-3)), 'a delta is no factor'
+
+
+# --- what may be set beside the paper ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize('given', [
+    {'precision_update': 'natural'}, {'backtracking': True, 'max_gradient_norm': 0.5, 'client_lr': 5.0},
+    {'mt_model': 'tuned', 'fine_tune': 2}, {'delta_weighting': 'size'}, {'server_decay': 2.0},
+    {'private': 'after', 'precision_update': 'natural', 'gate_prior': 0.1, 'prune': 50}], ids=str)
+def test_posterior_is_the_product_of_factors_with_every_setting(given):
+    settings = make_settings(**{'rounds': 3, 'damping': 0.7, 'server_lr': 0.6, 'init_scale': 0.3, 'min_precision': 0.1,
+                                **given})
+    simulation, state, history = toys.play(settings, make_dataset(SIZES))
+    toys.assert_posterior_is_product(state, 4)
+    assert all(np.isfinite(row['server/cross_entropy']) for row in history)
+    moved = [np.max(np.abs(new - old)) for new, old in zip(
+        tf.nest.flatten(state.server), tf.nest.flatten(simulation.algorithm.init(settings.seed)))]
+    assert max(moved) > 1e-3
+
+
+def test_a_delta_counts_by_the_clients_size_and_the_round(played):
+    simulation, state = played
+    ids = np.arange(4)
+    sent = {}
+    for name, given in {'plain': {}, 'both': {'delta_weighting': 'size', 'server_decay': 8.0}}.items():
+        settings = make_settings(damping=0.7, init_scale=0.3, client_lr=0.05, min_precision=0.1, **given)
+        changed = make_simulation(settings, simulation.dataset)
+        sent[name] = changed.algorithm.client_update(
+            state.server, state.clients.read(ids), simulation.dataset.cohort(ids, 5, settings))[1]
+    # Round 5 is four after the first: 1/(1 + 4/8). Sizes 9, 5, 7, 12 have the mean 33/4.
+    exponents = np.array(SIZES) / (33 / 4) * 8 / 12
+    for name, plain in sent['plain'].items():
+        for a, b in zip(sent['both'][name], plain):
+            np.testing.assert_allclose(a, exponents[:, None, None] * b, rtol=1e-4, atol=1e-4)
+
+
+def test_private_weights_after_theta_leave_the_server_where_none_has_it():
+    dataset = make_dataset(SIZES)
+    servers, scores = {}, {}
+    for private in ('none', 'after'):
+        _, state, history = toys.play(make_settings(private=private, rounds=3, init_scale=0.2), dataset)
+        servers[private], scores[private] = state.server, history[-1]['mt/cross_entropy']
+    assert_nests_close(servers['none'], servers['after'], rtol=1e-4, atol=1e-4)
+    assert scores['none'] != scores['after']
+
+
+def test_a_strong_prior_shuts_the_gates_and_then_private_weights_change_nothing():
+    dataset = make_dataset(SIZES)
+    settings = make_settings(private='after', gate_prior=1e6, init_scale=0.2, clients_per_round=4, rounds=2)
+    _, state, shut = toys.play(settings, dataset)
+    _, _, none = toys.play(settings.replace(private='none'), dataset)
+    assert all(np.all(gate == 0.0) for gate in tf.nest.flatten(state.clients.read(range(4)).private.gates))
+    np.testing.assert_allclose(shut[-1]['mt/cross_entropy'], none[-1]['mt/cross_entropy'], rtol=1e-4)

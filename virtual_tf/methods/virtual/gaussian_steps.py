@@ -21,8 +21,8 @@ MAX_FACTOR = 2.0     # by which one step may change a precision
 def gaussian_step(settings):
     """The function (parameters, likelihood, target, weight, share) → parameters of one Gaussian weight [C, …].
 
-    likelihood: gradient of the likelihood term as Moments; target: NaturalGaussian that the KL term goes to; weight [C]:
-    β/N; share [C]: 0 for a client that stands still, else 1.
+    likelihood: gradient of the likelihood term as Moments; target: NaturalGaussian of the KL term; weight [C]: β/N;
+    share [C]: 0 for a client that stands still, else 1.
     """
     coordinates = COORDINATES[settings.parameterisation]
     rate = settings.client_lr

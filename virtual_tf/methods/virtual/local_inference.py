@@ -29,7 +29,8 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
     With private=after the private state stays as it is, for train_private.
     """
     coordinates, step_of = COORDINATES[settings.parameterisation], gaussian_step(settings)
-    weights = {'shared': settings.kl_weight / _sizes(cohort), 'private': private_kl_weight(settings) / _sizes(cohort)}
+    sizes = _sizes(cohort, start)
+    weights = {'shared': settings.kl_weight / sizes, 'private': private_kl_weight(settings) / sizes}
     targets = {'shared': target, 'private': prior}
     waiting = settings.private == 'after'
     trained_with = Private({}, {}) if waiting else private
@@ -58,7 +59,7 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
 
 def train_private(network, settings, deployed, private, prior, cohort):
     """private=after: c_i and the gates go on for E epochs on what the θ that is deployed leaves over; θ is frozen."""
-    step_of, weight = gaussian_step(settings), private_kl_weight(settings) / _sizes(cohort)
+    step_of, weight = gaussian_step(settings), private_kl_weight(settings) / _sizes(cohort, private)
     frozen = {name: value.mean for name, value in deployed.items()}
 
     def gradient(parameters, x, y, mask, step):
@@ -82,7 +83,7 @@ def shorten(network, settings, start, found, target, cohort):
 
     On the line s·(q/s)^ρ natural parameters are straight, and so are the private moments here.
     """
-    kl_weight = settings.kl_weight / _sizes(cohort)
+    kl_weight = settings.kl_weight / _sizes(cohort, found)
 
     def objective(candidate):
         q, private = candidate
@@ -105,13 +106,14 @@ def private_kl_weight(settings):
 def _move_gates(settings, gates, gradients, share, cohort):
     """SGD on gates g ≥ 0 with the prior exp(−λ·Σg), which holds a gate shut unless the data pull harder than λ/N."""
     def move(gate, gradient):
-        pull = gradient + over_clients(settings.gate_prior / _sizes(cohort), gate)
+        pull = gradient + over_clients(settings.gate_prior / _sizes(cohort, gate), gate)
         return tf.nn.relu(gate - over_clients(settings.client_lr * share, gate) * pull)
     return tf.nest.map_structure(move, gates, gradients)
 
 
-def _sizes(cohort):
-    return tf.cast(cohort.size, tf.float32)
+def _sizes(cohort, like):
+    """N_i in the type of a nest of tensors."""
+    return tf.cast(cohort.size, tf.nest.flatten(like)[0].dtype)
 
 
 def _decode(coordinates, beliefs):
