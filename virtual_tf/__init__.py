@@ -9,6 +9,7 @@
 make_settings(**given)                  Settings; the rest are defaults of method, data, model and preset
 load_data(settings, data_dir=…)         the federated data set that they name
 run(settings, dataset, folder)          plays what the folder does not hold yet: (summary, metrics of each round)
+open_run(folder)                        a run to use: settings, history, the models of server and clients
 read_run(folder)                        a finished run: settings, metrics by name as arrays, data
 register_model, register_method, register_metric, Method, Setting, Metric
                                         for models, methods and metrics of your own (docs/extending.md)
@@ -22,8 +23,9 @@ import importlib
 
 _EXPORTS = {
     'make_settings': ('api', 'make_settings'), 'load_data': ('api', 'load_data'), 'read_run': ('api', 'read_run'),
-    'run': ('runs.driver', 'run'), 'register_model': ('networks.models', 'register'),
-    'register_method': ('methods.registry', 'register'), 'register_metric': ('simulator.metrics', 'register'),
+    'open_run': ('runs.opened', 'open_run'), 'run': ('runs.driver', 'run'),
+    'register_model': ('networks.models', 'register'), 'register_method': ('methods.registry', 'register'),
+    'register_metric': ('simulator.metrics', 'register'),
     'Method': ('methods.registry', 'Method'), 'Metric': ('simulator.metrics', 'Metric'),
     'Setting': ('core.settings', 'Setting'), 'VirtualTfError': ('core.errors', 'VirtualTfError'),
     'load_plugin': ('core.plugins', 'load'), 'gaussian': ('methods.virtual.gaussian', None),

@@ -134,3 +134,15 @@ def test_the_papers_networks_have_the_papers_sizes():
     assert count(models.build('conv', (28, 28, 1), 10)) == 800 + 51_200 + 3136 * 100 + 100 * 100 + 100 * 10
     # Per LSTM layer 4·units·(inputs + units + 1); embedding 87·8, softmax 100·87.
     assert count(models.build('lstm', (80,), 87)) == 87 * 8 + 400 * (8 + 101) + 400 * (100 + 101) + 100 * 87
+
+
+@pytest.mark.parametrize('network, data', [(tiny_conv(), conv_data), (tiny_lstm(), lstm_data)])
+def test_one_trace_serves_any_number_of_examples(network, data):
+    x, _ = data(np.random.default_rng(0))
+    weights = gated.without_private({name: value.mean for name, value in random_moments(
+        network, np.random.default_rng(1)).items()})
+    traced = tf.function(lambda x: gated.logits(network, weights, x), autograph=False, input_signature=[
+        tf.TensorSpec([1, None, *network.input_shape], x.dtype)])
+    for count in (1, SIZE):
+        np.testing.assert_allclose(traced(x[:, :count]), gated.logits(network, weights, tf.constant(x[:, :count])),
+                                   rtol=1e-12)

@@ -63,18 +63,21 @@ def fold_in(keys, data):
 
 
 class Stream:
-    """Standard normals for each client in turn; a draw continues where the one before it ended."""
+    """Standard normals for each client in turn; a draw continues where the one before it ended.
 
-    def __init__(self, keys, dtype=tf.float32):
+    compiled=False keeps XLA out of a graph that is to run where there may be none.
+    """
+
+    def __init__(self, keys, dtype=tf.float32, compiled=True):
         self._keys = tf.convert_to_tensor(keys, tf.uint32)
-        self._dtype = dtype
+        self._dtype, self._compiled = dtype, compiled
         self._drawn = 0
 
     def normal(self, shape):
         """[C, *shape]"""
         size = int(np.prod(shape))
         # Compiled where it is drawn step by step; a single draw in eager mode would not repay the compilation.
-        sample = _eager_normals if tf.executing_eagerly() else _compiled_normals
+        sample = _compiled_normals if self._compiled and not tf.executing_eagerly() else _eager_normals
         values = sample(self._keys, tf.constant(self._drawn, tf.uint32), size, self._dtype)
         self._drawn += (size + 1) // 2
         return tf.reshape(values, [-1, *shape])

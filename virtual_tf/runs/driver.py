@@ -80,7 +80,8 @@ def _run_in(folder, given, simulation, progress, resume, stop, more_hooks):
     state = simulation.start(folder.checkpoints.clients_folder)
     if found is not None and (missing := folder.checkpoints.restore(state, found)):
         simulation.measure_again(state, missing)
-    folder.begin(provenance.describe(given, simulation.dataset, identity['data']))
+    folder.begin(provenance.describe(given, simulation.dataset, identity['data']),
+                 provenance.describe_clients(simulation.dataset))
     with contextlib.ExitStack() as stack:
         watchers = [stack.enter_context(contextlib.closing(hook)) for hook in (
             hooks.JsonLines(folder, history), hooks.TensorBoard(folder.path, settings, history),

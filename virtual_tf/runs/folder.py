@@ -1,6 +1,7 @@
 """The one owner of a run's folder: every reader and writer of what is in it.
 
     config.json      settings, data, versions, commit
+    clients.json     names of the clients and numbers of their targets
     metrics.jsonl    a line a round
     summary.json     the last of all: with it, the run is finished
     checkpoints/     to continue from (simulator/checkpoints.py)
@@ -51,12 +52,33 @@ class RunFolder:
 
     def __init__(self, path):
         self.path = path
-        self._metrics, self._summary, self._config = (
-            path / name for name in ('metrics.jsonl', 'summary.json', 'config.json'))
+        self._metrics, self._summary, self._config, self._clients = (
+            path / name for name in ('metrics.jsonl', 'summary.json', 'config.json', 'clients.json'))
         self.checkpoints = Checkpoints(path / 'checkpoints')
 
     def config(self):
         return strict_json.read(self._config)
+
+    def clients(self):
+        """What clients.json says of the clients; None for a run of a version that did not write it."""
+        return strict_json.read(self._clients) if self._clients.exists() else None
+
+    def check_begun(self):
+        """Refuses a folder without a run, finished or not."""
+        self._check_exists()
+        if not self._config.exists():
+            raise self._instead('has no run', self._config, 'give the folder of a run')
+
+    def _check_exists(self):
+        if not self.path.is_dir():
+            raise VirtualTfError(f'there is no folder {self.path}; give that of a run')
+
+    def _instead(self, lacks, file, remedy):
+        """The error for a folder without a file, which folders below it may have."""
+        below = sorted(str(path.parent.relative_to(self.path)) for path in self.path.glob(f'**/{file.name}'))
+        return VirtualTfError(f'{self.path} {lacks}: ' + (
+            f'it holds {", ".join(below[:4])}, of which you want one' if below else
+            f'{file.name} is missing; {remedy}'))
 
     def summary(self):
         return strict_json.read(self._summary)
@@ -184,16 +206,16 @@ class RunFolder:
 
     def read(self):
         """The finished Run."""
-        if not self.path.is_dir():
-            raise VirtualTfError(f'there is no folder {self.path}; give that of a run')
+        self._check_exists()
         if not self.has_summary():
-            below = sorted(str(path.parent.relative_to(self.path)) for path in self.path.glob('**/summary.json'))
-            raise VirtualTfError(f'{self.path} has no finished run: ' + (
-                f'it holds {", ".join(below[:4])}, of which you want one' if below else
-                'summary.json is missing; the command that began it continues it'))
-        config, history = self.config(), self.history()
-        return Run(config['settings'], {key: np.array([row.get(key, np.nan) for row in history], float)
-                                        for key in history[0]}, config['data'], self.path)
+            raise self._instead('has no finished run', self._summary, 'the command that began it continues it')
+        config = self.config()
+        return Run(config['settings'], self.table(), config['data'], self.path)
+
+    def table(self):
+        """{metric: values by round [R]} of the rounds that are there, NaN where not finite."""
+        history = self.history()
+        return {key: np.array([row.get(key, np.nan) for row in history], float) for key in (history or [{}])[0]}
 
     def open_metrics(self, history):
         """metrics.jsonl with these rounds, open for those to come."""
@@ -201,9 +223,12 @@ class RunFolder:
             file.writelines(f'{strict_json.to_json(metrics)}\n'.encode() for metrics in history)
         return open(self._metrics, 'a', encoding='utf-8')
 
-    def begin(self, config):
+    def begin(self, config, clients=None):
         """The run goes on, or begins: it is not finished."""
         self._summary.unlink(missing_ok=True)
+        if clients:
+            with safe_files.replacing(self._clients) as file:     # on one line: there may be thousands
+                file.write(f'{strict_json.to_json(clients)}\n'.encode())
         strict_json.write(self._config, config)
 
     def finish(self, summary):

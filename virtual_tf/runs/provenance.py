@@ -17,11 +17,24 @@ def describe(settings, dataset, sha256):
     return {'settings': settings.to_dict(),
             'data': {'name': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
                      'train_examples': len(dataset.train.y), 'test_examples': len(dataset.test.y),
-                     'sha256': sha256},
+                     **shapes(dataset), 'sha256': sha256},
             'plugins': plugins.digests(),
             'versions': {'python': platform.python_version()} | {
                 name: importlib.metadata.version(name) for name in _PACKAGES},
             'git_commit': git_commit()}
+
+
+def shapes(dataset):
+    """What a network has to know of the examples."""
+    return {'input_shape': list(dataset.input_shape), 'input_type': dataset.train.x.dtype.name,
+            'target_shape': list(dataset.train.y.shape[1:]), 'num_classes': dataset.num_classes}
+
+
+def describe_clients(dataset):
+    """clients.json: who takes part, and with how many targets; an entry a client in each list."""
+    return {'names': list(dataset.clients),
+            **{f'{name}_targets': split.targets().tolist() for name, split in (
+                ('train', dataset.train), ('test', dataset.test))}}
 
 
 def identity(simulation):

@@ -39,7 +39,7 @@ class Checkpoints:
     def newest(self, with_clients=True):
         """The newest Checkpoint that is whole, also in its clients if they are to be read; None without a file."""
         found, damaged = None, []
-        for path in sorted(self._folder.glob('round-*.ckpt'), reverse=True):
+        for path in self._newest_first():
             try:
                 checkpoint = _decode(*safe_files.read_record(path))
                 if found is None and with_clients:
@@ -51,11 +51,35 @@ class Checkpoints:
                 found = found or checkpoint
                 self._manifests[path] = checkpoint.manifest
         if damaged and found is None:
-            raise VirtualTfError(f'none of the {len(damaged)} checkpoints in {self._folder} is whole; {ANEW} '
-                                 'starts the run anew')
+            raise self._none_is_whole(damaged)
         for path in damaged:
             path.rename(path.with_suffix('.damaged'))
         return found
+
+    def peek(self, usable=lambda checkpoint: True):
+        """The newest Checkpoint that is whole and `usable`, for a reader beside the run: it changes nothing.
+
+        usable(checkpoint) may raise DamagedFileError too. A run that goes on removes what it has replaced, also while
+        it is being read; then there are newer ones.
+        """
+        while paths := self._newest_first():
+            for path in paths:
+                try:
+                    checkpoint = _decode(*safe_files.read_record(path))
+                    if usable(checkpoint):
+                        return checkpoint
+                except safe_files.DamagedFileError as error:
+                    logging.warning('%s; checkpoint %s is passed over', error, path.name)
+            if self._newest_first() == paths:
+                raise self._none_is_whole(paths)
+        return None
+
+    def _newest_first(self):
+        return sorted(self._folder.glob('round-*.ckpt'), reverse=True)
+
+    def _none_is_whole(self, paths):
+        return VirtualTfError(f'none of the {len(paths)} checkpoints in {self._folder} is whole; {ANEW} starts the run '
+                              'anew')
 
     def save(self, state, identity):
         """Writes the RunState and removes what the last few checkpoints no longer need."""

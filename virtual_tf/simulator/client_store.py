@@ -130,6 +130,12 @@ def verify(folder, manifest):
         _read_file(folder, client, version)
 
 
+def read_one(folder, client, version, structure):
+    """The state [1, …] of one client, from its file alone; `structure` is a nest like it."""
+    leaves = _read_file(folder, client, version)
+    return tf.nest.pack_sequence_as(structure, [tf.constant(leaf[np.newaxis]) for leaf in leaves])
+
+
 def _path(folder, client, version):
     return folder / f'{client}.{version}'
 

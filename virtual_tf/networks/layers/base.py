@@ -56,6 +56,12 @@ def draw(weight, stream):
     return weight.loc + weight.scale * stream.normal(weight.loc.shape[1:])
 
 
+def sizes(x):
+    """The shape of x as tf.reshape takes it: numbers, and a tensor where a size is known only when it runs."""
+    dynamic = tf.shape(x) if None in x.shape.as_list() else None
+    return [dynamic[i] if size is None else size for i, size in enumerate(x.shape.as_list())]
+
+
 def over_units(value, like):
     """[C, U] → [C, 1, …, 1, U], to act on the units of [C, B, …, U]."""
     return tf.reshape(value, [-1] + [1] * (like.shape.rank - 2) + [value.shape[-1]])

@@ -3,7 +3,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from virtual_tf.networks.layers.base import Layer, draw, is_gaussian, over_units
+from virtual_tf.networks.layers.base import Layer, draw, is_gaussian, over_units, sizes
 
 _TINY_VARIANCE = 1e-20
 
@@ -22,7 +22,7 @@ def dense(x, kernel, bias=None, stream=None, estimator='local'):
         return mean + scale * stream.normal(mean.shape[1:])
     kernel = draw(kernel, stream)
     rows = tf.reshape(x, [x.shape[0], -1, x.shape[-1]])
-    outputs = tf.reshape(tf.matmul(rows, kernel), [*x.shape[:-1], kernel.shape[-1]])
+    outputs = tf.reshape(tf.matmul(rows, kernel), [*sizes(x)[:-1], kernel.shape[-1]])
     return outputs if bias is None else outputs + over_units(draw(bias, stream), outputs)
 
 

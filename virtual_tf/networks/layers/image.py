@@ -4,7 +4,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from virtual_tf.networks.layers.base import Layer, draw, over_units
+from virtual_tf.networks.layers.base import Layer, draw, over_units, sizes
 
 
 def conv2d(x, kernel, bias=None, stream=None):
@@ -46,7 +46,7 @@ class MaxPool(Layer):
 
     def linear(self, weights, x, stream=None):
         pooled = tf.nn.max_pool2d(tf.reshape(x, [-1, *x.shape[2:]]), self.size, self.size, 'VALID')
-        return tf.reshape(pooled, [*x.shape[:2], *pooled.shape[1:]])
+        return tf.reshape(pooled, [*sizes(x)[:2], *pooled.shape[1:]])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,4 +57,4 @@ class Flatten(Layer):
         return (int(np.prod(input_shape)),)
 
     def linear(self, weights, x, stream=None):
-        return tf.reshape(x, [*x.shape[:2], *self.output_shape(x.shape[2:])])
+        return tf.reshape(x, [*sizes(x)[:2], *self.output_shape(x.shape[2:])])

@@ -3,7 +3,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from virtual_tf.networks.layers.base import Layer, draw, over_units
+from virtual_tf.networks.layers.base import Layer, draw, over_units, sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LSTM(Layer):
 
     def linear(self, weights, x, stream=None):
         kernel, recurrent, bias = (draw(weights[name], stream) for name in ('kernel', 'recurrent', 'bias'))
-        clients, batch, steps, features = x.shape
+        clients, batch, steps, features = sizes(x)
         inputs = tf.matmul(tf.reshape(x, [clients, batch * steps, features]), kernel)
         inputs = tf.reshape(inputs, [clients, batch, steps, 4 * self.units])
         inputs = inputs + over_units(bias, inputs)
@@ -65,7 +65,7 @@ def recur(inputs, recurrent):
     The gradient is written out, because autodiff would add a weight-sized term at every time step, where one matmul
     over all of them does.
     """
-    steps, clients, batch, width = inputs.shape
+    steps, clients, batch, width = sizes(inputs)
     units = width // 4
     zero = tf.zeros([clients, batch, units], inputs.dtype)
 
@@ -78,7 +78,7 @@ def recur(inputs, recurrent):
                 gates.write(t, tf.concat([i, f, g, o], axis=-1)))
 
     def array(size):
-        return tf.TensorArray(inputs.dtype, steps, element_shape=[clients, batch, size])
+        return tf.TensorArray(inputs.dtype, steps, element_shape=[clients, inputs.shape[2], size])
 
     _, _, _, hiddens, cells, gates = tf.while_loop(
         lambda t, *_: t < steps, forward, (0, zero, zero, array(units), array(units), array(width)),
