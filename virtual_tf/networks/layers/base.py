@@ -58,8 +58,7 @@ def draw(weight, stream):
 
 def sizes(x):
     """The shape of x as tf.reshape takes it: numbers, and a tensor where a size is known only when it runs."""
-    dynamic = tf.shape(x) if None in x.shape.as_list() else None
-    return [dynamic[i] if size is None else size for i, size in enumerate(x.shape.as_list())]
+    return [tf.shape(x)[i] if size is None else size for i, size in enumerate(x.shape)]
 
 
 def over_units(value, like):
