@@ -3,4 +3,5 @@
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 prepare requirements.txt requirements-dev.txt requirements-flower.txt
 ruff check .
-exec python -m pytest "$@"
+# A file stays with one worker, which so shares its fixtures and its ports.
+exec python -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"

@@ -1,5 +1,4 @@
 """The driver as a user starts it: in a process of its own."""
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -43,26 +42,45 @@ def start(*flags, **environment):
                           capture_output=True, env=os.environ | environment)
 
 
+# Most of a command that is refused is importing: done once here, and every command is a process from there on.
+REFUSALS = '''
+import json, os, sys, tempfile
+from scripts import entry, run
+
+ended = []
+for flags in json.load(sys.stdin):
+    streams = [tempfile.TemporaryFile('w+') for _ in range(2)]
+    if not os.fork():
+        for number, stream in enumerate(streams, 1):
+            os.dup2(stream.fileno(), number)
+        sys.argv[1:] = flags
+        sys.exit(entry.run(run.main, run.define_flags))
+    code = os.waitstatus_to_exitcode(os.wait()[1])
+    ended.append([code, *(stream.seek(0) or stream.read() for stream in streams)])
+print(json.dumps(ended))
+'''
+
+
 @pytest.fixture(scope='module')
 def refused(tmp_path_factory):
-    """{case: (finished process, folder that it was given)}; two at a time, since most of it is importing."""
+    """{case: ((exit code, stdout, stderr), folder that it was given)}"""
     folders = {case: tmp_path_factory.mktemp('refused') for case in BAD}
-
-    def attempt(case):
-        folder = folders[case]
+    for folder in folders.values():
         (folder / 'data').mkdir()
-        return start(*BAD[case][0], f'--output_dir={folder}/out', f'--data_dir={folder}/data', **NO_NETWORK)
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return {case: (process, folders[case]) for case, process in zip(BAD, pool.map(attempt, BAD))}
+    commands = [[*BAD[case][0], f'--output_dir={folder}/out', f'--data_dir={folder}/data']
+                for case, folder in folders.items()]
+    done = subprocess.run([sys.executable, '-c', REFUSALS], input=json.dumps(commands), cwd=ROOT, text=True,
+                          capture_output=True, env=os.environ | NO_NETWORK)
+    assert done.returncode == 0, done.stderr
+    return {case: (ended, folders[case]) for case, ended in zip(BAD, json.loads(done.stdout))}
 
 
 @pytest.mark.parametrize('case', BAD)
 def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(refused, case):
-    process, folder = refused[case]
-    assert process.returncode == 2
-    assert process.stdout == ''
-    lines = process.stderr.strip().splitlines()
+    (code, said, complained), folder = refused[case]
+    assert code == 2
+    assert said == ''
+    lines = complained.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith('error: ')
     assert all(word in lines[0] for word in BAD[case][1])
     assert [path.name for path in folder.rglob('*')] == ['data']
