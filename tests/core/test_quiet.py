@@ -14,7 +14,7 @@ from virtual_tf.simulator.evaluation import Evaluator
 
 for run in range(6):
     evaluator = Evaluator.__new__(Evaluator)
-    evaluator._samples = 0
+    evaluator._ways = {'': 0}
     score = evaluator._compile(models.build('mlp', (3,), 2, hidden=()), gated.without_private)
     score({'dense_1/kernel': tf.zeros([1, 3, 2])}, tf.zeros([1, 4, 3]), tf.zeros([1, 4], tf.int32), None)
 

@@ -43,7 +43,7 @@ def by_hand(probabilities, y):
 def test_the_server_is_scored_on_every_clients_data(setting, monkeypatch):
     dataset, network, settings, algorithm, server, _ = setting
     monkeypatch.setattr(evaluation, '_CHUNK', 5)      # 15 test examples in chunks that cut through clients
-    scores = evaluation.Evaluator(network, algorithm, dataset.test, settings).server(server)
+    scores = evaluation.Evaluator(network, algorithm, dataset.test, settings).server(server)['server']
     means = {name: (value.chi / value.xi)[tf.newaxis] for name, value in server.items()}
     for i in range(4):
         x, y = dataset.test.client(i)
@@ -57,7 +57,7 @@ def test_a_client_is_scored_with_its_own_gated_network_on_its_own_data(setting):
     dataset, network, settings, algorithm, _, clients = setting
     ids = np.array([3, 1])
     own = tf.nest.map_structure(lambda value: tf.gather(value, ids), clients)
-    scores = evaluation.Evaluator(network, algorithm, dataset.test, settings).clients(own, ids)
+    scores = evaluation.Evaluator(network, algorithm, dataset.test, settings).clients(own, ids)['mt']
     weights = gated.Weights({name: value.mean for name, value in own.deployed.items()},
                              {name: value.mean for name, value in own.private.weights.items()}, own.private.gates)
     for row, i in enumerate(ids):
@@ -109,14 +109,25 @@ def test_each_client_samples_by_a_key_of_its_own(setting, per_call):
     dataset, network, settings, algorithm, server, clients = setting
     settings = settings.replace(eval_samples=2, clients_per_call=per_call)
     evaluator = evaluation.Evaluator(network, algorithm, dataset.test, settings)
-    together = evaluator.clients(clients, np.arange(4))
+    together = evaluator.clients(clients, np.arange(4))['mt_sampled']
     for i in range(4):
         one = tf.nest.map_structure(lambda value, i=i: value[i:i + 1], clients)
-        np.testing.assert_allclose(evaluator.clients(one, np.array([i])).sums['loss'],
+        np.testing.assert_allclose(evaluator.clients(one, np.array([i]))['mt_sampled'].sums['loss'],
                                    together.sums['loss'][i:i + 1], rtol=1e-5)
     # The same model on the same data under another client's key draws other weights.
     same = evaluation.Evaluator(network, algorithm, Split.of([dataset.test.client(0)] * 2), settings)
     twins = tf.nest.map_structure(lambda value: tf.repeat(value[:1], 2, axis=0), clients)
-    first, second = same.clients(twins, np.arange(2)).sums['loss']
+    first, second = same.clients(twins, np.arange(2))['mt_sampled'].sums['loss']
     assert first != pytest.approx(second, rel=1e-3)
-    assert np.array_equal(*(evaluator.server(server).sums['loss'] for _ in range(2)))
+    assert np.array_equal(*(evaluator.server(server)['server_sampled'].sums['loss'] for _ in range(2)))
+
+
+def test_predictions_at_the_means_stand_beside_those_over_samples(setting):
+    """One pass gives both; a method without Gaussians has one way alone."""
+    dataset, network, settings, algorithm, server, _ = setting
+    alone = evaluation.Evaluator(network, algorithm, dataset.test, settings).server(server)
+    both = evaluation.Evaluator(network, algorithm, dataset.test, settings.replace(eval_samples=3)).server(server)
+    assert list(alone) == ['server'] and list(both) == ['server', 'server_sampled']
+    assert np.array_equal(alone['server'].sums['loss'], both['server'].sums['loss'])
+    assert not np.allclose(both['server'].sums['loss'], both['server_sampled'].sums['loss'], rtol=1e-2)
+    assert evaluation.ways_to_predict(make_settings(method='fedavg', eval_samples=3)) == {'': 0}

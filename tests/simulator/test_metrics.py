@@ -41,7 +41,7 @@ def test_accuracy_and_cross_entropy_of_known_probabilities():
 def test_the_spread_is_the_weighted_deviation_of_the_clients():
     # accuracies 1/2 and 3/4 with weights 2 and 8: mean 0.7, variance 0.2·0.04 + 0.8·0.0025 = 0.01
     found = metrics.METRICS['hits'].read(np.array([1.0, 6.0]), np.array([2, 8]))
-    assert found == pytest.approx({'accuracy': 0.7, 'accuracy_std': 0.1})
+    assert (found['accuracy'], found['accuracy_std']) == pytest.approx((0.7, 0.1))
 
 
 def test_an_array_is_summed_by_client_for_server_and_clients_alike(bins, monkeypatch):
@@ -52,7 +52,7 @@ def test_an_array_is_summed_by_client_for_server_and_clients_alike(bins, monkeyp
     expected = [np.bincount(dataset.test.client(i)[1], minlength=2) for i in range(4)]
     assert np.array_equal(state.scores['mt'].sums['bins'], expected)
     evaluator = simulation._evaluators['']
-    found = evaluator.clients(state.clients.read([1, 3]), np.array([1, 3]))
+    found = evaluator.clients(state.clients.read([1, 3]), np.array([1, 3]))['mt']
     assert np.array_equal(found.sums['bins'], [expected[1], expected[3]])
     share = sum(row[0] for row in expected) / dataset.test.targets().sum()
     assert state.scores['mt'].summary()['share'] == pytest.approx(share)
@@ -80,10 +80,12 @@ def test_a_checkpoint_that_lacks_a_metric_has_it_measured_again(tmp_path, regist
 
 
 def test_who_was_not_measured_is_left_out_and_before_anybody_was_all_is_nan():
-    scores = Scores.unmeasured(np.array([2, 8, 0]))
-    assert all(np.isnan(value) for value in scores.summary().values())
+    scores = Scores.unmeasured(np.array([2, 8, 0]), num_classes=2)
+    assert {*metrics.best_of()} <= {*scores.summary()} and all(np.isnan(value) for value in scores.summary().values())
     scores.put([1], Scores({'loss': np.array([4.0]), 'hits': np.array([6.0])}, np.array([8])))
-    assert scores.summary() == pytest.approx({'accuracy': 0.75, 'accuracy_std': 0.0, 'cross_entropy': 0.5})
+    found = scores.summary()
+    assert (found['accuracy'], found['accuracy_std'], found['cross_entropy']) == (0.75, 0.0, 0.5)
+    assert np.isnan(found['ece'])
 
 
 def make(read, best, of_targets=lambda self, log_probabilities, y: tf.zeros(y.shape)):
@@ -93,8 +95,8 @@ def make(read, best, of_targets=lambda self, log_probabilities, y: tf.zeros(y.sh
 
 @pytest.mark.parametrize('read, best, message', [
     ({'accuracy': 1.0}, {'accuracy': max}, "metric 'made' reads out 'accuracy', which metric 'hits' gives"),
-    ({'brier': 1.0}, {'breir': min}, "names that read gives .brier., each with .* 'breir'"),
-    ({'brier': 1.0}, {'brier': 'min'}, "function max or min; it has 'brier': 'min'"),
+    ({'top3': 1.0}, {'top': min}, "names that read gives .top3., each with .* 'top'"),
+    ({'top3': 1.0}, {'top3': 'max'}, "function max or min; it has 'top3': 'max'"),
     (1.0, {}, "read of metric 'made' must give")])
 def test_a_metric_that_does_not_say_what_it_gives_is_refused(registries, read, best, message):     # noqa: F811
     with pytest.raises(VirtualTfError, match=message):
@@ -110,7 +112,9 @@ def test_a_share_of_another_shape_is_refused_and_not_broadcast(registries):     
 
 def test_padding_has_no_share():
     found = metrics.shares(tf.math.log([[[0.5, 0.5]] * 3]), tf.constant([[0, 1, -1]]))
-    np.testing.assert_allclose(found['loss'], [[np.log(2), np.log(2), 0.0]], rtol=1e-6)
+    np.testing.assert_allclose(found['loss'], [[[np.log(2), np.log(2), 0.0]]], rtol=1e-6)
+    share, cell = found['calibration']
+    assert not share.numpy()[0, 2].any() and cell.numpy()[0, 2] == 0
 
 
 def test_a_taken_name_is_refused():
@@ -126,4 +130,4 @@ def test_the_documented_metric_counts_what_it_says(registries):     # noqa: F811
     network, dataset = make_network(), make_dataset()
     algorithm = registry.find('fedavg').make(network, make_settings(method='fedavg'))
     found = evaluation.Evaluator(network, algorithm, dataset.test, make_settings()).server(algorithm.init(0))
-    assert found.summary()['top3'] == 1.0     # of two classes
+    assert found['server'].summary()['top3'] == 1.0     # of two classes

@@ -131,7 +131,7 @@ def test_mt_of_clients_that_were_never_selected_is_the_initial_servers():
     visited = {i for number in (1, 2) for i in simulation.cohort_ids(number)}
     never = [i for i in range(6) if i not in visited]
     assert never
-    initial = simulation._evaluators[''].server(simulation.start().server)
+    initial = simulation._evaluators[''].server(simulation.start().server)['server']
     for stored, first in zip(state.scores['mt'].sums.values(), initial.sums.values()):
         assert np.array_equal(stored[never], first[never])
     assert np.all(state.scores['mt'].sums['loss'][list(visited)] != initial.sums['loss'][list(visited)])
@@ -140,7 +140,7 @@ def test_mt_of_clients_that_were_never_selected_is_the_initial_servers():
 def test_mt_is_what_an_evaluation_of_all_clients_would_give(played):
     simulation, state, history = played
     visited = np.array(sorted({i for number in (1, 2, 3) for i in simulation.cohort_ids(number)}))
-    again = simulation._evaluators[''].clients(state.clients.read(visited), visited)
+    again = simulation._evaluators[''].clients(state.clients.read(visited), visited)['mt']
     np.testing.assert_allclose(state.scores['mt'].sums['loss'][visited], again.sums['loss'], rtol=1e-5)
     assert history[-1]['mt/cross_entropy'] == state.scores['mt'].summary()['cross_entropy']
 

@@ -186,7 +186,8 @@ COMMON = {
         values=Setting('float32', 'type in which the numbers of a delta travel', ('float32', 'float16'))),
     **_group(
         'output',
-        eval_samples=Setting(0, 'weight samples that a prediction averages; 0 uses the means', low=0),
+        eval_samples=Setting(
+            0, 'weight samples over which predictions are averaged, beside those at the means; 0 for none', low=0),
         histogram_every=Setting(20, 'rounds between TensorBoard histograms; 0 for none', low=0, free=True),
         checkpoint_every=Setting(
             10, 'rounds between checkpoints, beside the one at the end; 0 for none at all', low=0, free=True)),

@@ -110,9 +110,9 @@ class Client:
         scores = {}
         for prefix, split in self.dataset.tested().items():
             evaluator = Evaluator(self.network, self.algorithm, split, self.settings, [self.number])
-            tested = {'mt': evaluator.clients(state, _ALL)}
+            tested = evaluator.clients(state, _ALL)
             if self.instruction.scores_server:
-                tested['server'] = evaluator.server(server)
+                tested |= evaluator.server(server)
             scores |= {f'{prefix}{name}': {metric: sums[0].tolist() for metric, sums in found.sums.items()}
                        for name, found in tested.items()}
         return scores

@@ -10,9 +10,8 @@ from virtual_tf.deploy import ledger, messages
 from virtual_tf.deploy.messages import Failure, Instruction
 from virtual_tf.deploy.protocol import version_of
 from virtual_tf.methods.interface import Training
-from virtual_tf.simulator import rounds
-from virtual_tf.simulator.evaluation import Evaluator, Scores
-from virtual_tf.simulator.metrics import METRICS
+from virtual_tf.simulator import metrics, rounds
+from virtual_tf.simulator.evaluation import Evaluator, Scores, ways_to_predict
 
 _KINDS = ('failed', 'late', 'refused')
 
@@ -40,10 +39,11 @@ class Federation:
         self._start = ledger.next_start(folder.parent)
         ledger.remember(folder.parent, self._fleet.introductions)
         server = self.algorithm.init(self.settings.seed)
-        scores = {f'{prefix}mt': evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
+        scores = rounds.initial_scores(self._evaluators, server)
         if not scores:
-            scores = {f'{prefix}{model}': Scores.unmeasured(split.targets())
-                      for prefix, split in self._splits.items() for model in ('mt', 'server')}
+            scores = {f'{prefix}{model}{way}': Scores.unmeasured(split.targets(), self.dataset.num_classes)
+                      for prefix, split in self._splits.items() for way in ways_to_predict(self.settings)
+                      for model in ('server', 'mt')}
         return rounds.RunState(server, ledger.FolderLedger(folder), 0, scores)
 
     def run(self, state):
@@ -119,14 +119,15 @@ class Federation:
     def _expected_scores(self):
         """{model and split: {metric: shape}} of what a client reports."""
         models = ('mt',) if self._evaluators else ('mt', 'server')
-        shapes = {name: metric.shape for name, metric in METRICS.items()}
-        return {f'{prefix}{model}': shapes for prefix in self._splits for model in models}
+        return {f'{prefix}{model}{way}': metrics.shapes(self.dataset.num_classes) for prefix in self._splits
+                for model in models for way in ways_to_predict(self.settings)}
 
     def measure_again(self, state, missing):
         """The clients' models are elsewhere: what a checkpoint lacks of them is unknown until they report it."""
-        for scores in state.scores.values():
-            for metric in missing:
-                scores.sums[metric][state.clients.contributors()] = np.nan
+        for model, lacking in missing.items():
+            for metric in lacking:
+                state.scores[model].sums[metric][state.clients.contributors()] = np.nan
+        rounds.evaluate_server(self._evaluators, state)
 
     def _aggregate(self, server, deltas):
         if not deltas:
@@ -155,17 +156,12 @@ class Federation:
 
     def _evaluate(self, state, replies):
         """S and MT as last measured; S here and now if the data is here."""
-        for model, scores in state.scores.items():
+        for model in self._expected_scores():
             for client, reply in replies.items():
-                for metric, sums in scores.sums.items():
+                for metric, sums in state.scores[model].sums.items():
                     sums[client] = reply.report['scores'][model][metric]
-        metrics = {}
-        for prefix in self._splits:
-            server = (self._evaluators[prefix].server(state.server) if self._evaluators
-                      else state.scores[f'{prefix}server'])
-            for name, scores in (('server', server), ('mt', state.scores[f'{prefix}mt'])):
-                metrics |= {f'{prefix}{name}/{key}': value for key, value in scores.summary().items()}
-        return metrics
+        rounds.evaluate_server(self._evaluators, state)
+        return rounds.read_out(state.scores)
 
     def _log(self, failures, dropped, number):
         for client, failure in failures.items():

@@ -38,6 +38,11 @@ class Network(NamedTuple):
         return {name: layer.output_shape(input_shape)[-1:]
                 for name, layer, input_shape in self.walk() if layer.weight_shapes(input_shape)}
 
+    def num_classes(self):
+        """Of what it gives."""
+        *_, (_, last, shape) = self.walk()
+        return last.output_shape(shape)[-1]
+
     def walk(self):
         """(name, layer, input shape) from the first to the last."""
         shape = self.input_shape

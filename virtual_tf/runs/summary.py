@@ -2,6 +2,7 @@
 import numpy as np
 
 from virtual_tf.simulator import metrics
+from virtual_tf.simulator.evaluation import MODELS
 
 S, MT = 'server/accuracy', 'mt/accuracy'
 
@@ -12,7 +13,7 @@ def summarise(history, last=5):
     `val`: test metrics at the round that was best on held-out training data, when there is a validation split.
     """
     measured = metrics.best_of()
-    keys = [f'{model}/{name}' for model in ('server', 'mt') for name in measured if f'{model}/{name}' in history[-1]]
+    keys = [f'{model}/{name}' for model in MODELS for name in measured if f'{model}/{name}' in history[-1]]
 
     def best(key):
         # A round without a number is no best round; comparisons with NaN would let the first one win.

@@ -96,15 +96,19 @@ class Checkpoints:
         state.clients.keep(self._manifests.values())
 
     def restore(self, state, checkpoint):
-        """Brings a RunState, as it was before the first round, to the checkpoint; returns the metrics that it lacks."""
+        """Brings a RunState, as it was before the first round, to the checkpoint.
+
+        Returns what the checkpoint lacks of its scores: {model: [metric, …]}.
+        """
         state.round = checkpoint.round
         state.server = tf.nest.pack_sequence_as(state.server, [tf.constant(leaf) for leaf in checkpoint.server])
-        for model, sums in checkpoint.scores.items():
-            state.scores[model].sums.update({name: value.copy() for name, value in sums.items()
-                                             if name in state.scores[model].sums})
+        for model, scores in state.scores.items():
+            scores.sums.update({name: value.copy() for name, value in checkpoint.scores.get(model, {}).items()
+                                if name in scores.sums})
         state.clients.restore(checkpoint.manifest, self._manifests.values())
-        return {metric for model, scores in state.scores.items() for metric in scores.sums
-                if metric not in checkpoint.scores.get(model, ())}
+        lacking = {model: [metric for metric in scores.sums if metric not in checkpoint.scores.get(model, ())]
+                   for model, scores in state.scores.items()}
+        return {model: metrics for model, metrics in lacking.items() if metrics}
 
 
 def _encode(checkpoint):

@@ -1,8 +1,9 @@
 """S and MT: the server's and the clients' networks on the clients' test data.
 
-S tests the server's model on all test data; MT tests each client's own model on its own. Predictions are made at the
-mean weights, or averaged over weight samples. What is measured is in metrics.py; averages are over targets, so over
-clients weighted by test size.
+S (`server`) tests the server's model on all test data; MT (`mt`) tests each client's own model on its own. Predictions
+are made at the mean weights; with eval_samples those of Gaussian weights are also averaged over samples of them
+(`server_sampled`, `mt_sampled`). What is measured is in metrics/; averages are over targets, so over clients weighted
+by test size.
 """
 from typing import NamedTuple
 
@@ -11,9 +12,12 @@ import tensorflow as tf
 
 from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
+from virtual_tf.methods import registry
 from virtual_tf.networks import gated
-from virtual_tf.simulator.metrics import METRICS, shares
+from virtual_tf.simulator import metrics
+from virtual_tf.simulator.metrics import METRICS
 
+MODELS = ('server', 'mt', 'server_sampled', 'mt_sampled')     # what a run may have scores of
 _CHUNK = 1000   # examples in one forward pass of the server's model
 
 
@@ -23,13 +27,17 @@ class Scores(NamedTuple):
     targets: np.ndarray      # [K]
 
     @classmethod
-    def unmeasured(cls, targets):
-        return cls({name: np.full([len(targets), *metric.shape], np.nan) for name, metric in METRICS.items()}, targets)
+    def unmeasured(cls, targets, num_classes):
+        return cls({name: np.full([len(targets), *shape], np.nan)
+                    for name, shape in metrics.shapes(num_classes).items()}, targets)
 
     def put(self, ids, others):
         """Takes the scores of these clients, in place."""
         for name, sums in others.sums.items():
             self.sums[name][ids] = sums
+
+    def copy(self):
+        return Scores({name: sums.copy() for name, sums in self.sums.items()}, self.targets)
 
     def take(self, rows):
         """The scores of these clients alone."""
@@ -38,14 +46,19 @@ class Scores(NamedTuple):
     def summary(self):
         """{name: number} of all metrics over the clients that have targets; NaN before any was measured."""
         read = {}
-        for name, metric in METRICS.items():
-            sums = self.sums[name].reshape(len(self.targets), -1)
-            measured = (self.targets > 0) & ~np.isnan(sums).any(axis=1)
+        for name, sums in self.sums.items():
+            measured = (self.targets > 0) & ~np.isnan(sums.reshape(len(self.targets), -1)).any(axis=1)
             if not measured.any():
                 measured = self.targets > 0     # what is read out of NaN is NaN
-            found = metric.read(self.sums[name][measured], self.targets[measured])
+            found = METRICS[name].read(sums[measured], self.targets[measured])
             read |= {key: float(value) for key, value in found.items()}
         return read
+
+
+def ways_to_predict(settings):
+    """{ending of a model's name: number of weight samples}; 0 is at the means."""
+    samples = settings.eval_samples if registry.find(settings.method).gaussian else 0
+    return {'': 0} | ({'_sampled': samples} if samples else {})
 
 
 class Evaluator:
@@ -57,44 +70,53 @@ class Evaluator:
     def __init__(self, network, algorithm, split, settings, numbers=None):
         self._split = split
         self._numbers = np.arange(len(split.sizes())) if numbers is None else np.asarray(numbers)
-        self._targets = split.targets()
-        self._samples, self._clients_per_call = settings.eval_samples, settings.clients_per_call
+        self._targets, self._num_classes = split.targets(), network.num_classes()
+        self._ways, self._clients_per_call = ways_to_predict(settings), settings.clients_per_call
         self._seed = settings.seed
         self._server = self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
         self._chunks = [_chunk(split, start) for start in range(0, len(split.y), _CHUNK)]
 
     def server(self, state):
-        """Scores of the server's model on every client's data [K]."""
+        """{server, server_sampled: Scores [K]} of the server's model on every client's data."""
         keys = random_streams.make_keys(self._seed, random_streams.EVALUATION)
         parts = [self._server(state, x, y, keys) for x, y in self._chunks]
-        return Scores({name: self._by_client(np.concatenate([part[name].numpy()[0] for part in parts]))
-                       for name in parts[0]}, self._targets)
-
-    def _by_client(self, values):
-        """Sums [K, …] of what the examples have, one client after the other."""
-        totals = np.cumsum(values[:len(self._split.y)], axis=0, dtype=np.float64)
-        return np.diff(np.concatenate([np.zeros([1, *totals.shape[1:]]), totals])[self._split.offsets], axis=0)
+        values = tf.nest.map_structure(
+            lambda *chunks: np.concatenate([chunk.numpy()[0] for chunk in chunks])[:len(self._split.y)], *parts)
+        owners = np.repeat(np.arange(len(self._targets)), self._split.sizes())
+        return self._scores('server', values, owners, self._targets)
 
     def clients(self, states, ids):
-        """Scores of these clients' own models on their own data [C]."""
+        """{mt, mt_sampled: Scores [C]} of these clients' own models on their own data."""
         sizes = self._split.sizes()
         groups = in_groups(sizes[ids], self._clients_per_call)
         keys = random_streams.make_keys(self._seed, random_streams.EVALUATION, ids=self._numbers[ids])
         values = ungroup([
             self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())), keys[rows])
             for rows in groups], groups)
-        return Scores({name: value.numpy().sum(axis=1, dtype=np.float64) for name, value in values.items()},
-                      self._targets[ids])
+        values = tf.nest.map_structure(lambda value: value.numpy().reshape([-1, *value.shape[2:]]), values)
+        return self._scores('mt', values, np.repeat(np.arange(len(ids)), int(sizes.max())), self._targets[ids])
+
+    def _scores(self, model, values, owners, targets):
+        """The Scores of each way to predict, of what the examples [N, …] of these owners have."""
+        return {f'{model}{way}': Scores(metrics.add_up(found, owners, len(targets), self._num_classes), targets)
+                for way, found in values.items()}
 
     def _compile(self, network, model):
         @tf.function(autograph=False)
         def score(state, x, y, keys):
-            """{metric: what each example has of it [C, B, *shape]}, summed over its targets."""
-            log_probabilities = predict(network, model(state), x, self._samples, keys)
-            axes = list(range(2, y.shape.rank))
-            return {name: tf.reduce_sum(share, axis=axes) for name, share in shares(log_probabilities, y).items()}
+            """{way to predict: {metric: what each example has of it}}, as metrics.shares gives it."""
+            weights = model(state)
+            return {way: _of_examples(predict(network, weights, x, samples, keys), y)
+                    for way, samples in self._ways.items()}
         return score
+
+
+def _of_examples(log_probabilities, y):
+    """metrics.shares, summed over the targets of an example where that is all that is needed."""
+    axes = list(range(2, y.shape.rank))
+    return {name: found if found[1:] else [tf.reduce_sum(found[0], axis=axes)]
+            for name, found in metrics.shares(log_probabilities, y).items()}
 
 
 def _chunk(split, start):

@@ -20,7 +20,7 @@ class RunState:
     server: dict
     clients: ClientStore
     round: int
-    scores: dict     # Scores [K] as last measured: mt, and val_mt on held-out data, of the clients' models
+    scores: dict     # {model: Scores [K]} as last measured: server, mt, …; val_server, val_mt, … on held-out data
 
 
 class Simulation:
@@ -41,17 +41,19 @@ class Simulation:
             return self.algorithm.init_clients(
                 server, weights[ids], random_streams.make_keys(self.settings.seed, random_streams.PRIVATE, ids=ids))
 
-        scores = {f'{prefix}mt': evaluator.server(server) for prefix, evaluator in self._evaluators.items()}
-        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0, scores)
+        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0,
+                        initial_scores(self._evaluators, server))
 
     def measure_again(self, state, missing):
-        """The scores of all clients that have trained, as their checkpoint lacks the `missing` metrics."""
+        """The scores of the server and of all clients that have trained, as the checkpoint lacks `missing` metrics."""
         chunk = self.settings.clients_per_round
         trained = np.array([i for i in range(len(self.dataset.clients)) if i in state.clients], np.int64)
         for ids in (trained[start:start + chunk] for start in range(0, len(trained), chunk)):
             clients = state.clients.read(ids)
             for prefix, evaluator in self._evaluators.items():
-                state.scores[f'{prefix}mt'].put(ids, evaluator.clients(clients, ids))
+                for name, found in evaluator.clients(clients, ids).items():
+                    state.scores[f'{prefix}{name}'].put(ids, found)
+        evaluate_server(self._evaluators, state)
 
     def run(self, state):
         """Rounds from the state's own to the last, changing it; yields a dict of metrics after each."""
@@ -101,12 +103,11 @@ class Simulation:
 
     def _evaluate(self, state, clients, ids, accepted):
         """S anew; MT anew for the clients that trained, the others' models are what they were."""
-        metrics = {}
         for prefix, evaluator in self._evaluators.items():
-            state.scores[f'{prefix}mt'].put(ids[accepted], evaluator.clients(clients, ids).take(accepted))
-            for name, scores in (('server', evaluator.server(state.server)), ('mt', state.scores[f'{prefix}mt'])):
-                metrics |= {f'{prefix}{name}/{key}': value for key, value in scores.summary().items()}
-        return metrics
+            for name, found in evaluator.clients(clients, ids).items():
+                state.scores[f'{prefix}{name}'].put(ids[accepted], found.take(accepted))
+        evaluate_server(self._evaluators, state)
+        return read_out(state.scores)
 
     def _warn_of_dropped(self, ids, accepted, number):
         for i in ids[~accepted]:
@@ -119,6 +120,26 @@ def select(clients, count, seed, number):
     """Algorithm 1, line 5: `count` different clients, by seed and round; in ascending order."""
     generator = random_streams.make_generator(seed, random_streams.SELECTION, number)
     return np.sort(generator.choice(clients, count, replace=False))
+
+
+def initial_scores(evaluators, server):
+    """{model: Scores} before the first round, of evaluators by prefix: the clients' models are the server's."""
+    scores = {}
+    for prefix, evaluator in evaluators.items():
+        for name, found in evaluator.server(server).items():
+            scores |= {f'{prefix}{name}': found, f'{prefix}{name.replace("server", "mt")}': found.copy()}
+    return scores
+
+
+def evaluate_server(evaluators, state):
+    """S anew, into the state's scores."""
+    for prefix, evaluator in evaluators.items():
+        state.scores |= {f'{prefix}{name}': found for name, found in evaluator.server(state.server).items()}
+
+
+def read_out(scores):
+    """{model/name: number} of all metrics of {model: Scores}."""
+    return {f'{model}/{name}': value for model, found in scores.items() for name, value in found.summary().items()}
 
 
 def of_clients(training, accepted, sizes):

@@ -9,6 +9,7 @@ from virtual_tf.methods.virtual import gaussian
 from virtual_tf.networks import layers
 from virtual_tf.runs import event_files
 from virtual_tf.runs.hooks.base import Hook
+from virtual_tf.simulator.evaluation import ways_to_predict
 from virtual_tf.simulator.metrics import best_of
 
 # The HParams page opens with five settings, and puts those in front of which it is told that they differ.
@@ -72,8 +73,8 @@ def _dashboard(settings):
     """What TensorBoard's HParams page shows, the settings of _FIRST before the others."""
     summary = hparams.hparams_config_pb(
         hparams=[hparams.HParam(name) for name in settings.to_dict()],
-        metrics=[hparams.Metric(f'{protocol}/{model}/{metric}') for protocol in _PROTOCOLS
-                 for model in ('server', 'mt') for metric in best_of()])
+        metrics=[hparams.Metric(f'{protocol}/{model}{way}/{metric}') for protocol in _PROTOCOLS
+                 for way in ways_to_predict(settings) for model in ('server', 'mt') for metric in best_of()])
     value, = summary.value
     page = HParamsPluginData.FromString(value.metadata.plugin_data.content)
     for info in page.experiment.hparam_infos:
