@@ -204,7 +204,10 @@ def main(_):
                              driver.title(runs[0], values.seed))
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
-    print('\n'.join([comparison.table(results['summaries']), *comparison.drops(results['summaries'])]))
+    rows = results['summaries']
+    print('\n'.join([comparison.table(rows), *comparison.drops(rows)]))
+    for part in (comparison.details(rows), comparison.newcomers(rows), '\n'.join(comparison.constants(rows))):
+        print(f'\n{part}' if part else '', end='\n' if part else '')
     print(f'\nlearning curves: {picture.resolve()}\n'
           f'look inside:     {pathlib.Path(sys.prefix) / "bin" / "tensorboard"} --logdir {root.resolve()}')
 

@@ -17,16 +17,20 @@ def measure(probabilities, y, owners=None, clients=1):
 
 
 def totals(probabilities, y, owners, clients):
-    with np.errstate(divide='ignore'):
-        logs = np.log(np.asarray(probabilities, np.float32))
-    found = metrics.shares(tf.constant(logs[np.newaxis]), tf.constant(np.asarray(y)[np.newaxis]))
-    values = {name: [part.numpy()[0] for part in parts] for name, parts in found.items()}
-    return metrics.add_up(values, owners, clients, logs.shape[-1])
+    return metrics.add_up(shares(probabilities, y), owners, clients, np.shape(probabilities)[-1])
+
+
+def shares(probabilities, y):
+    """metrics.shares of predictions [N, …, classes]."""
+    logs = tf.math.log(tf.constant(probabilities, tf.float32))
+    found = metrics.shares(logs[tf.newaxis], tf.constant(y)[tf.newaxis])
+    return {name: [part.numpy()[0] for part in parts] for name, parts in found.items()}
 
 
 def random_predictions(classes, count=500, seed=0):
     generator = np.random.default_rng(seed)
-    probabilities = generator.dirichlet(np.full(classes, 0.5), count).astype(np.float32)
+    # not below 0.001, as scikit-learn cuts off what is nearly 0
+    probabilities = (0.99 * generator.dirichlet(np.full(classes, 0.5), count) + 0.01 / classes).astype(np.float32)
     y = np.array([generator.choice(classes, p=(row + 1) / (row + 1).sum()) for row in probabilities.astype(float)])
     return probabilities, y.astype(np.int32), generator
 
@@ -131,8 +135,10 @@ def test_parts_add_up_to_the_whole():
     """Over chunks that cut through clients, and over machines that have some of the clients each."""
     probabilities, y, generator = random_predictions(2, count=200)
     owners = np.sort(generator.integers(0, 5, 200))
-    whole = totals(probabilities, y, owners, 5)
-    chunks = [totals(probabilities[part], y[part], owners[part], 5) for part in np.array_split(np.arange(200), 7)]
+    values = shares(probabilities, y)
+    whole = metrics.add_up(values, owners, 5, 2)
+    chunks = [metrics.add_up({name: [value[rows] for value in found] for name, found in values.items()}, owners[rows],
+                             5, 2) for rows in np.array_split(np.arange(200), 7)]
     for name, sums in whole.items():
         merged = sum(chunk[name] for chunk in chunks)
         # counts are exact, sums of float32 in double precision but for the order of adding
@@ -142,8 +148,9 @@ def test_parts_add_up_to_the_whole():
 
 def test_targets_of_sequences_count_one_by_one():
     probabilities, y, _ = random_predictions(3, count=12)
-    found = metrics.shares(tf.math.log(probabilities.reshape(1, 4, 3, 3)), tf.constant(y.reshape(1, 4, 3)))
-    values = {name: [part.numpy()[0] for part in parts] for name, parts in found.items()}
+    values = shares(probabilities.reshape(4, 3, 3), y.reshape(4, 3))
+    for name in ('loss', 'hits', 'squares'):     # the evaluator sums these over an example's targets
+        values[name] = [values[name][0].sum(axis=1)]
     owners = np.array([0, 0, 1, 1])
     apart = totals(probabilities, y, np.repeat(owners, 3), 2)
     for name, sums in metrics.add_up(values, owners, 2, 3).items():

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 # What a stream of random numbers is for; together with the seed, and where they apply the round and the client, this
 # is its entropy.
-INITIAL_MEANS, SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION, CHOICE, LABEL_SKEW = range(10)
+INITIAL_MEANS, SELECTION, SHUFFLE, NOISE, PRIVATE, SPLIT, EVALUATION, VALIDATION, CHOICE, LABEL_SKEW, UNSEEN = range(11)
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

@@ -162,6 +162,9 @@ COMMON = {
             ('none', 'client', 'global')),
         validation_fraction=Setting(
             0.0, 'share of each client\'s training data held out to choose the round', low=0.0, high=0.9),
+        unseen_fraction=Setting(
+            0.0, 'share of the clients that take no part, by seed, and are tested at the end: as the server is, and '
+            'after 1, 5 and 20 epochs of their own', low=0.0, high=0.9),
         download=Setting(True, 'fetch raw files that are not under data_dir', free=True),
         synthetic_alpha=Setting(1.0, 'synthetic data: how much the clients\' models differ, α', low=0.0),
         synthetic_beta=Setting(1.0, 'synthetic data: how much their inputs differ, β', low=0.0),

@@ -30,4 +30,5 @@ def load(data_dir, settings):
     load_named = loader(settings.dataset)
     label_skew.parse(settings.split)     # before a download
     dataset = label_skew.regroup(load_named(data_dir, settings), settings.split, settings.split_clients, settings.seed)
-    return dataset.hold_out(settings.validation_fraction, settings.seed).standardise(settings.standardize)
+    dataset = dataset.hold_out(settings.validation_fraction, settings.seed)
+    return dataset.keep_out(settings.unseen_fraction, settings.seed).standardise(settings.standardize)

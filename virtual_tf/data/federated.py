@@ -1,7 +1,6 @@
 """The one data type: clients with training and test examples, ragged, on the host; and cohorts of them for a round."""
 import dataclasses
 import functools
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +60,7 @@ class FederatedDataset:
     num_classes: int
     validation: Split | None = None
     caveat: str = ''        # what a reader of results on this data has to know
+    unseen: 'FederatedDataset | None' = None     # of clients that take no part and are tested at the end
 
     @property
     def input_shape(self):
@@ -99,19 +99,35 @@ class FederatedDataset:
             kept.append((x[order[count:]], y[order[count:]]))
         return dataclasses.replace(self, train=Split.of(kept), validation=Split.of(held))
 
+    def keep_out(self, fraction, seed):
+        """Moves that share of the clients, at least one and drawn by seed, to `unseen`."""
+        if not fraction:
+            return self
+        count = len(self.clients)
+        if count < 2:
+            raise DataError(f'unseen_fraction = {fraction} keeps a client out, and {self.name} has only {count}; use 0')
+        order = random_streams.make_generator(seed, random_streams.UNSEEN).permutation(count)
+        kept_out = min(max(1, round(fraction * count)), count - 1)
+        return dataclasses.replace(self.part(np.sort(order[kept_out:])), unseen=self.part(np.sort(order[:kept_out])))
+
     def standardise(self, by):
         """Features of mean 0 and deviation 1 over the training examples of each client, or of all ('global')."""
         if by == 'none':
             return self
         if not np.issubdtype(self.train.x.dtype, np.floating):
             raise DataError(f'standardize={by} is for features, and {self.name} has ids; use standardize=none')
-        bounds = self.train.offsets if by == 'client' else self.train.offsets[[0, -1]]
-        moments = [_moments(self.train.x[start:end]) for start, end in itertools.pairwise(bounds)]
+        if by == 'client':
+            moments = [_moments(self.train.client(i)[0]) for i in range(len(self.clients))]
+            return dataclasses.replace(self._scaled(moments), unseen=self.unseen and self.unseen.standardise(by))
+        moments = [_moments(self.train.x)]     # of those who take part, for all
+        return dataclasses.replace(self._scaled(moments), unseen=self.unseen and self.unseen._scaled(moments))
 
+    def _scaled(self, moments):
+        """With features by (mean, scale) of each client, or of all where there is one pair."""
         def scaled(split):
             if split is None:
                 return None
-            parts = [split.client(i)[0] for i in range(len(self.clients))] if by == 'client' else [split.x]
+            parts = [split.x] if len(moments) == 1 else [split.client(i)[0] for i in range(len(self.clients))]
             x = [((part - mean) / scale).astype(split.x.dtype) for part, (mean, scale) in zip(parts, moments)]
             return split._replace(x=np.concatenate(x))
 

@@ -119,7 +119,7 @@ def fedavg(network, settings, penalty=None):
 
 
 METHOD = register(Method(
-    'fedavg', fedavg, 'FedAvg', settings=private_path.SETTINGS | fine_tuning.SETTINGS,
+    'fedavg', fedavg, 'FedAvg', reference=True, settings=private_path.SETTINGS | fine_tuning.SETTINGS,
     looks={'FedAvg': ('#E69F00', '--')},
     sweep=Sweep('server_lr', (0.7, 1.0, 1.4, 2.0), server_lr=(0.5, 2.8, 4.0, 5.6),
                 small_axis='server_lr', small_values=(1.0, 1.4))))

@@ -44,6 +44,7 @@ class Method:
     gaussian: bool = False        # its weights are tfd.Normals
     natural_deltas: bool = False  # its deltas are natural parameters of the server's weights: can be summed securely
     sweep: Sweep | None = None
+    reference: bool = False       # comparisons show what others differ from it by
 
     def declared(self):
         """{name: Setting} of everything that a run of this method has."""

@@ -1,10 +1,21 @@
-"""What one command has run, compared: results.json, and the table that is shown at the end."""
+"""What one command has run, compared: results.json, and the tables that are shown at the end."""
+import math
+
+from virtual_tf.methods import registry
 from virtual_tf.report import text_tables
 from virtual_tf.runs.summary import MT, S
 from virtual_tf.studies.grids import shared_settings
 
 _SHORT = {'accuracy': 'acc %', 'cross_entropy': 'xent'}     # a metric in a heading
-_MODELS = {'server': 'S', 'mt': 'MT'}
+_MODELS = {'server': 'S', 'mt': 'MT', 'server_sampled': 'S sampled', 'mt_sampled': 'MT sampled'}
+# What the second table shows: {metric: (title, factor, digits)}
+_DETAILS = {'accuracy': ('acc %', 100, 2), 'balanced_accuracy': ('balanced %', 100, 2), 'auroc': ('AUROC', 1, 3),
+            'cross_entropy': ('xent', 1, 3), 'ece': ('ECE %', 100, 2), 'ece_worst': ('worst ECE %', 100, 2),
+            'brier': ('Brier', 1, 3), 'accuracy_worst': ('worst %', 100, 2), 'accuracy_p10': ('10th %', 100, 2),
+            'accuracy_std': ('deviation %', 100, 2)}
+# What it leaves to the logs.
+_LOGGED = ('ece_clients', 'constant_accuracy')
+_NO_BETTER = 1e-3     # of accuracy
 
 
 def report(runs, summaries, dataset):
@@ -19,13 +30,12 @@ def report(runs, summaries, dataset):
 
 
 def table(rows):
-    """S and MT of each variant, mean ± 95 % interval over seeds: all metrics at the end, accuracies at best.
+    """S and MT of each variant, mean ± 95 % interval over seeds: metrics at the end, accuracies at best.
 
-    rows: {variant: {seed: summary}} as `report` has them.
+    rows: {variant: {seed: summary}} as `report` has them. `details` shows what is not here.
     """
-    summaries = [summary for seeds in rows.values() for summary in seeds.values()]
-    names = dict.fromkeys(key.split('/')[1] for key in summaries[0]['last_5'])
-    parts = {_last(summaries): [('last_5', f'{model}/{name}') for name in names for model in _MODELS],
+    names = [name for name in _names(rows) if name in _SHORT or name not in (*_DETAILS, *_LOGGED)]
+    parts = {_last(rows): [('last_5', f'{model}/{name}') for name in names for model in ('server', 'mt')],
              'best round (paper)': [('max', S), ('max', MT)]}
     columns = [column for part in parts.values() for column in part]
     lines = [['method', *(_title(key) for _, key in columns)]] + [
@@ -35,9 +45,68 @@ def table(rows):
     for title, part in parts.items():
         head += f'{title:^{sum(widths[at:at + len(part)])}}'
         at += len(part)
-    return '\n'.join([head.rstrip(), *(
-        f'{first:{widths[0]}}' + ''.join(f'{cell:>{width}}' for cell, width in zip(cells, widths[1:]))
-        for first, *cells in lines)])
+    return '\n'.join([head.rstrip(), *_aligned(lines)])
+
+
+def details(rows):
+    """A line for each variant and model: accuracy by class and client, calibration; and what others differ from it by.
+
+    Differences are to the method whose record says that it is the reference, paired by seed. '' for summaries of
+    before these metrics.
+    """
+    names = [name for name in _DETAILS if name in _names(rows)]
+    if not {*names} - {*_SHORT}:
+        return ''
+    lines = [['', *(_DETAILS[name][0] for name in names)]]
+    reference = next((variant for variant in rows if variant in registry.METHODS
+                      and registry.find(variant).reference), None)
+    for variant, seeds in rows.items():
+        for model in _models(seeds):
+            of_seeds = {seed: summary['last_5'] for seed, summary in seeds.items()}
+            lines.append([f'{variant}, {_MODELS[model]}', *_values(of_seeds, model, names)])
+    for variant, seeds in rows.items():
+        if reference in (None, variant):
+            continue
+        for model in _models(seeds):
+            other = model.removesuffix('_sampled')     # the reference may have one way to predict alone
+            of_seeds = {seed: {f'{model}/{name}': _minus(summary, f'{model}/{name}', rows[reference][seed],
+                                                         f'{other}/{name}') for name in names}
+                        for seed, summary in seeds.items() if seed in rows[reference]}
+            if of_seeds:
+                lines.append([f'{variant} − {reference}, {_MODELS[model]}', *_values(of_seeds, model, names, '+')])
+    return '\n'.join(_aligned(lines))
+
+
+def newcomers(rows):
+    """Accuracy and cross-entropy on clients that nobody has seen, by epochs of adaptation; '' if there are none."""
+    lines = []
+    for variant, seeds in rows.items():
+        found = [summary['unseen'] for summary in seeds.values() if 'unseen' in summary]
+        for way in (found[0]['0'] if found else ()):
+            label = variant if way == 'means' else f'{variant}, {way}'
+            lines.append([label, *(text_tables.cell(_scaled([one[epochs][way][name] for one in found], factor), digits)
+                                   for name, factor, digits in (('accuracy', 100, 2), ('cross_entropy', 1, 3))
+                                   for epochs in found[0])])
+            epochs_shown = list(found[0])
+    if not lines:
+        return ''
+    header = ['unseen, after epochs', *(f'{_SHORT[name]} {epochs}' for name in _SHORT for epochs in epochs_shown)]
+    return '\n'.join(_aligned([header, *lines]))
+
+
+def constants(rows):
+    """Sentences on accuracies that a constant prediction has too."""
+    sentences = []
+    for variant, seeds in rows.items():
+        for model in _models(seeds):
+            key, constant = f'{model}/accuracy', f'{model}/constant_accuracy'
+            pairs = [pair for summary in seeds.values()
+                     if None not in (pair := (summary['last_5'].get(key), summary['last_5'].get(constant)))]
+            accuracy, best = (sum(values) / len(values) for values in zip(*pairs)) if pairs else (math.nan, math.nan)
+            if accuracy <= best + _NO_BETTER:     # NaN is not
+                sentences.append(f'{variant}: {_MODELS[model]} is right in {100 * accuracy:.2f} %, no better than '
+                                 f'always to say the commonest class ({100 * best:.2f} %); see its balanced accuracy')
+    return sentences
 
 
 def drops(rows):
@@ -48,9 +117,47 @@ def drops(rows):
             for variant, count in counts.items() if count]
 
 
-def _last(summaries):
+def _names(rows):
+    """Metrics that any summary shows, in their order."""
+    return dict.fromkeys(key.split('/')[1] for seeds in rows.values() for summary in seeds.values()
+                         for key in summary['last_5'])
+
+
+def _models(seeds):
+    shown = {key.split('/')[0] for summary in seeds.values() for key in summary['last_5']}
+    return [model for model in _MODELS if model in shown]
+
+
+def _minus(summary, key, other, other_key):
+    """None where one of them has no number."""
+    first, second = summary['last_5'].get(key), other['last_5'].get(other_key)
+    return None if first is None or second is None else first - second
+
+
+def _values(of_seeds, model, names, sign=''):
+    cells = []
+    for name in names:
+        _, factor, digits = _DETAILS[name]
+        values = _scaled([end.get(f'{model}/{name}') for end in of_seeds.values()], factor)
+        cells.append(text_tables.cell(values, digits, sign=sign))
+    return cells
+
+
+def _scaled(values, factor):
+    """None where there is no number."""
+    return [None if value is None or math.isnan(value) else factor * value for value in values]
+
+
+def _aligned(lines):
+    """Lines of cells as text: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) + 2 for column in zip(*lines)]
+    return [f'{first:{widths[0]}}' + ''.join(f'{cell:>{width}}' for cell, width in zip(cells, widths[1:]))
+            for first, *cells in lines]
+
+
+def _last(rows):
     """What `last_5` is of: a run may have had fewer rounds."""
-    count = max(min(5, summary['rounds']) for summary in summaries)
+    count = max(min(5, summary['rounds']) for seeds in rows.values() for summary in seeds.values())
     return f'last {count} rounds' if count > 1 else 'last round'
 
 

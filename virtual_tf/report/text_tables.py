@@ -18,17 +18,18 @@ def interval(values):
     return float(values.mean()), float(t) * float(values.std(ddof=1)) / np.sqrt(len(values))
 
 
-def cell(values, digits=2, absent='–'):
+def cell(values, digits=2, absent='–', sign=''):
     """`97.65 ± 0.22`, or without the interval where a single value has none.
 
-    Of values that are None it says how many there are besides, or `absent` if there is nothing else.
+    Of values that are None it says how many there are besides, or `absent` if there is nothing else. sign='+' shows
+    that of a positive mean too.
     """
     numbers = [value for value in values if value is not None]
     if not numbers:
         return absent
     mean, half = interval(numbers)
     of_all = f' ({len(numbers)} of {len(values)})' if len(numbers) < len(values) else ''
-    return f'{mean:.{digits}f}' + (f' ± {half:.{digits}f}' if half is not None else '') + of_all
+    return f'{mean:{sign}.{digits}f}' + (f' ± {half:.{digits}f}' if half is not None else '') + of_all
 
 
 def markdown(header, rows):

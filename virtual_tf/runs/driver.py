@@ -15,6 +15,7 @@ from virtual_tf.networks import models
 from virtual_tf.runs import hooks, pictures, provenance
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.summary import summarise
+from virtual_tf.simulator import unseen
 from virtual_tf.simulator.rounds import Simulation
 
 _EMPTY_ROUNDS = 3     # in a row, after which a run that learns nothing ends
@@ -76,7 +77,7 @@ def _run_in(folder, given, simulation, progress, resume, stop, more_hooks):
         folder.check_continues(settings, found, identity)
         history = folder.history(found.round)
         if found.round == settings.rounds and folder.has_summary():
-            return summarise(history), history
+            return _with_unseen(summarise(history), folder.summary().get('unseen')), history
     state = simulation.start(folder.checkpoints.clients_folder)
     if found is not None and (missing := folder.checkpoints.restore(state, found)):
         simulation.measure_again(state, missing)
@@ -89,12 +90,17 @@ def _run_in(folder, given, simulation, progress, resume, stop, more_hooks):
             *([hooks.ProgressBar(settings.variant(), settings.rounds, state.round)] if progress else []),
             *more_hooks)]
         _play(simulation, state, history, watchers, lambda: folder.checkpoints.save(state, identity), stop)
-        summary = summarise(history)
+        summary = _with_unseen(summarise(history), unseen.measure(simulation, state.server))
         for hook in watchers:
             hook.on_end(summary)
     pictures.learning_curves({settings.variant(): history}, folder.path / 'learning_curves.png', title(settings))
     folder.finish(summary)
     return summary, history
+
+
+def _with_unseen(summary, found):
+    """The summary, with what the clients have that nobody has seen; as JSON has it, so that both are the same."""
+    return summary | ({'unseen': {str(epochs): scores for epochs, scores in found.items()}} if found else {})
 
 
 def _play(simulation, state, history, watchers, save, stop):

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorboard.compat.proto.event_pb2 import Event
 
 # What is written at the start and at the end of a run, by the first letters of its tag; a continued run writes it anew.
-_ONCE = ('_hparams_/', 'max/', 'last_5/', 'final/', 'clients/snr_cdf')
+_ONCE = ('_hparams_/', 'max/', 'last_5/', 'final/', 'unseen/', 'pictures/', 'clients/snr_cdf')
 _SCALAR = 'seconds'   # of every round
 
 

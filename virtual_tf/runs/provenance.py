@@ -17,6 +17,7 @@ def describe(settings, dataset, sha256):
     return {'settings': settings.to_dict(),
             'data': {'name': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
                      'train_examples': len(dataset.train.y), 'test_examples': len(dataset.test.y),
+                     'unseen_clients': len(dataset.unseen.clients) if dataset.unseen else 0,
                      **shapes(dataset), 'sha256': sha256},
             'plugins': plugins.digests(),
             'versions': {'python': platform.python_version()} | {
@@ -47,10 +48,11 @@ def identity(simulation):
 def digest(dataset):
     """SHA-256 of all examples and of who has them."""
     total = hashlib.sha256()
-    for split in (dataset.train, dataset.test, dataset.validation or ()):
-        for array in split:
-            total.update(f'{array.dtype.str}{array.shape}'.encode())
-            total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    for part in (dataset, *([dataset.unseen] if dataset.unseen else [])):
+        for split in (part.train, part.test, part.validation or ()):
+            for array in split:
+                total.update(f'{array.dtype.str}{array.shape}'.encode())
+                total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return total.hexdigest()
 
 

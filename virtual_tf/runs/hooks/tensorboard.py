@@ -63,6 +63,11 @@ class TensorBoard(Hook):
             for protocol in _PROTOCOLS:
                 for key, value in summary[protocol].items():
                     tf.summary.scalar(f'{protocol}/{key}', value)
+        for epochs, ways in summary.get('unseen', {}).items():
+            with event_files.writing(self._writer, int(epochs)):
+                for way, values in ways.items():
+                    for name, value in values.items():
+                        tf.summary.scalar(f'unseen/{way}/{name}', value)
 
     def close(self):
         with event_files.disk_errors():
