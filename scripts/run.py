@@ -15,7 +15,7 @@ from virtual_tf.core.settings import COMMON
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.methods import registry
 from virtual_tf.report import comparison
-from virtual_tf.runs import driver, pictures, provenance
+from virtual_tf.runs import driver, final_scores, pictures, provenance, score_pictures
 from virtual_tf.runs.folder import RunFolder
 
 from . import entry
@@ -186,7 +186,7 @@ def main(_):
     dataset = data.load(values.data_dir, runs[0])
     runs = with_fitting_cohorts(runs, dataset, values)
     announce(runs, root, values.resume, dataset)
-    summaries, histories = [], {}
+    summaries, histories, scores = [], {}, {}
     for seed, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
         of_seed = list(of_seed)
         if seed != runs[0].seed:
@@ -197,11 +197,13 @@ def main(_):
             summary, history = play(settings, dataset, folder_of(root, settings), values.resume)
             summaries.append(summary)
             histories.setdefault(settings.variant(), []).append(history)
+            scores.setdefault(settings.variant(), []).append(final_scores.load(folder_of(root, settings)))
     results = comparison.report(runs, summaries, dataset)
     strict_json.write(root / 'results.json', results)
     picture = root / 'learning_curves.png'
     pictures.learning_curves({name: pictures.mean_history(of_seeds) for name, of_seeds in histories.items()}, picture,
                              driver.title(runs[0], values.seed))
+    score_pictures.draw(scores, root, driver.title(runs[0], values.seed))
     print(f'\n{dataset.name}: {len(dataset.clients)} clients, {runs[0].rounds} rounds, seed {", ".join(values.seed)}'
           + (f' ({dataset.caveat})' if dataset.caveat else ''))
     rows = results['summaries']
@@ -209,6 +211,7 @@ def main(_):
     for part in (comparison.details(rows), comparison.newcomers(rows), '\n'.join(comparison.constants(rows))):
         print(f'\n{part}' if part else '', end='\n' if part else '')
     print(f'\nlearning curves: {picture.resolve()}\n'
+          f'beside them:     {score_pictures.RELIABILITY}, {score_pictures.CLIENTS}\n'
           f'look inside:     {pathlib.Path(sys.prefix) / "bin" / "tensorboard"} --logdir {root.resolve()}')
 
 

@@ -87,6 +87,7 @@ def _run_in(folder, given, simulation, progress, resume, stop, more_hooks):
         watchers = [stack.enter_context(contextlib.closing(hook)) for hook in (
             hooks.JsonLines(folder, history), hooks.TensorBoard(folder.path, settings, history),
             hooks.SnrDistributions(folder.path, simulation, state),
+            hooks.ScorePictures(folder.path, state, settings.variant(), title(settings)),
             *([hooks.ProgressBar(settings.variant(), settings.rounds, state.round)] if progress else []),
             *more_hooks)]
         _play(simulation, state, history, watchers, lambda: folder.checkpoints.save(state, identity), stop)

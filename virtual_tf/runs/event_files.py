@@ -26,6 +26,15 @@ def writing(writer, step):
         yield
 
 
+def add_picture(folder, tag, picture, step):
+    """A PNG file as an image of the run's events."""
+    writer = tf.summary.create_file_writer(str(folder))
+    with writing(writer, step):
+        tf.summary.image(tag, tf.io.decode_png(picture.read_bytes())[tf.newaxis])
+    with disk_errors():
+        writer.close()
+
+
 def trim(folder, last):
     """Leaves the events of rounds up to `last`; returns the rounds that have them."""
     rounds = set()

@@ -1,6 +1,5 @@
 """The SNR of the clients' weights, at the end of a run."""
 import numpy as np
-import tensorflow as tf
 
 from virtual_tf.runs import event_files, pictures, snr
 from virtual_tf.runs.hooks.base import Hook
@@ -19,8 +18,4 @@ class SnrDistributions(Hook):
         np.savez_compressed(self._folder / snr.FILE, **found)
         picture = self._folder / snr.PICTURE
         pictures.snr_cdfs({self._simulation.settings.variant(): snr.shares(found)}, snr.GRID, picture)
-        writer = tf.summary.create_file_writer(str(self._folder))
-        with event_files.writing(writer, summary['rounds']):
-            tf.summary.image('clients/snr_cdf', tf.io.decode_png(picture.read_bytes())[tf.newaxis])
-        with event_files.disk_errors():
-            writer.close()
+        event_files.add_picture(self._folder, 'clients/snr_cdf', picture, summary['rounds'])
