@@ -46,7 +46,9 @@ def assert_metrics_close(first, second, skip=('bytes_down',)):
     for a, b in zip(first, second):
         assert {*a} <= {*b}
         for key in {key for key in a if not key.startswith('seconds')} - {*skip}:
-            np.testing.assert_allclose(a[key], b[key], rtol=1e-4, atol=1e-6, err_msg=key)
+            # A calibration error is a difference of two shares, as good as those are.
+            atol = 2e-4 if '/ece' in key else 1e-6
+            np.testing.assert_allclose(a[key], b[key], rtol=1e-4, atol=atol, err_msg=key)
 
 
 def assert_posterior_is_product(settings, dataset, server_folder, clients_folder, tolerance=2e-5, tests_server=True):

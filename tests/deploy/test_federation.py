@@ -13,6 +13,7 @@ from virtual_tf.deploy import messages
 from virtual_tf.deploy.messages import Failure
 from virtual_tf.methods import registry
 from virtual_tf.runs import driver
+from virtual_tf.simulator import metrics
 
 METHODS = {'residual': {'private': 'residual', 'private_scale': 0.02},
            'pruned': {'private': 'none', 'prune': 50, 'error_feedback': True, 'values': 'float16'},
@@ -123,5 +124,8 @@ def test_a_private_weight_never_travels(tmp_path):
     for reply in replies:
         assert tf.nest.flatten(encoding.decode(reply.delta, server))     # the shared structure and nothing beside it
         assert {*reply.report} == {'loss', 'accuracy', 'details', 'scores'}
-        assert len(json.dumps(reply.report)) < 1000
+        # sums of metrics, in their shapes, and little beside them
+        assert {*reply.report['scores']} == {'mt'}
+        assert {name: np.shape(sums) for name, sums in reply.report['scores']['mt'].items()} == metrics.shapes(2)
+        assert len(json.dumps(reply.report | {'scores': {}})) < 1000
     assert messages.relative_norm(server, server) == 1.0     # a delta as large as the state itself

@@ -48,7 +48,7 @@ def test_a_global_scale_is_that_of_those_who_take_part():
 @pytest.mark.parametrize('method', ['virtual', 'fedavg'])
 def test_a_newcomer_s_visit_is_one_from_the_server_with_nothing_contributed(method):
     """The cavity of an empty factor is the posterior, so training is that of a client without a prior of its own."""
-    settings, dataset = made(method, epochs=20, clients_per_round=2)
+    settings, dataset = made(method, epochs=20, clients_per_round=2, client_lr=0.5, mean_init='glorot')
     simulation = make_simulation(settings, dataset)
     server, algorithm = simulation.start().server, simulation.algorithm
     found = unseen.measure(simulation, server)
