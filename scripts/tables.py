@@ -2,6 +2,7 @@
 
     python -m scripts.tables --table=2 --data_dir=DATA          # what is there; names the commands for what is missing
     python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
+    python -m scripts.tables --table=uncertainty --run --data_dir=DATA    # calibration, unseen clients, foreign data
     python -m scripts.tables --docs                             # docs/results.md and README.md's digest, from results/
 
     python -m scripts.tables --table=2 --run --data_dir=DATA --validation_fraction=0.2 --output_dir=runs/val \\
@@ -18,7 +19,7 @@ from virtual_tf.core import safe_files
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
-from virtual_tf.report import data_table, paper_tables, pruning_table, results_page, text_tables
+from virtual_tf.report import data_table, paper_tables, pruning_table, results_page, text_tables, uncertainty_table
 from virtual_tf.report.sources import Source
 from virtual_tf.studies import grids
 
@@ -30,7 +31,7 @@ DOCS, README = pathlib.Path('docs'), pathlib.Path('README.md')
 def define_flags():
     sweep.define_flags()
     flags.adopt_module_key_flags(sweep)
-    flags.DEFINE_enum('table', None, ['1', '2', '3', '4'], 'which table')
+    flags.DEFINE_enum('table', None, ['1', '2', '3', '4', uncertainty_table.STUDY], 'which table')
     flags.DEFINE_bool('run', False, 'make the runs that are missing')
     flags.DEFINE_string('results_dir', 'results', 'folder that the table is written to')
     flags.DEFINE_bool('docs', False, 'write docs/results.md and the digest in README.md, below the present folder')
@@ -39,7 +40,7 @@ def define_flags():
 def check_flags(values):
     """Refuses what a table has of its own, and to mix runs of other settings into the table that stands."""
     if not values.table and not values.docs:
-        raise VirtualTfError('table must be 1, 2, 3 or 4; or give --docs')
+        raise VirtualTfError(f'table must be 1, 2, 3, 4 or {uncertainty_table.STUDY}; or give --docs')
     for name in ('study', 'grid', 'method', 'private', 'private_baselines'):
         if flags.FLAGS[name].present:
             raise VirtualTfError(f'{name} is for scripts.sweep: a table has its own; leave it out')
@@ -54,14 +55,20 @@ def write_table(table, values, folder):
     """Makes the runs that are missing, if that is wanted, and writes the table; returns its Markdown."""
     root, given = pathlib.Path(values.output_dir).expanduser(), run.given_settings(values)
     seeds, source = sweep.seeds_of(values), Source(root, values.data_dir, given)
-    if table == 1:
+    if table == '1':
         found = data_table.load(values.data_dir, download=bool(values.download))
         return text_tables.write(folder / 'table1', *data_table.table_of_data(*found))
-    if table == 3:
+    if table == '3':
         groups = grids.of_studies(['table3'], given, seeds)
         if values.run:
             sweep.play([job for group in groups for job in group.jobs()], values, root)
         return pruning_table.write(folder, groups, source)
+    if table == uncertainty_table.STUDY:
+        jobs = uncertainty_table.jobs_of(given, seeds)
+        if values.run:
+            sweep.play([job for of_seeds in jobs.values() for job in of_seeds.values()], values, root)
+        return uncertainty_table.write(folder, jobs, source)
+    table = int(table)
     jobs = paper_tables.jobs_of(table, given, seeds)
     if values.run:
         _, missing = paper_tables.collect(jobs, root, paper_tables.summaries_in(folder, table))
@@ -87,8 +94,9 @@ def main(_):
     folder = pathlib.Path(values.results_dir).expanduser()
     safe_files.check_writable(folder, 'results_dir')
     if values.table:
-        text = write_table(int(values.table), values, folder)
-        print(f'{text}\nwritten: {folder / f"table{values.table}.md"} and .tex')
+        text = write_table(values.table, values, folder)
+        name = values.table if values.table == uncertainty_table.STUDY else f'table{values.table}'
+        print(f'{text}\nwritten: {folder / name}.md and .tex')
     if values.docs:
         write_docs(folder)
         print(f'written: {DOCS / "results.md"} and the digest in {README}')

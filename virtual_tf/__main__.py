@@ -7,7 +7,7 @@ import importlib.util
 import pathlib
 import sys
 
-COMMANDS = ('run', 'sweep', 'tables', 'figures', 'statements', 'datasets', 'bench')
+COMMANDS = ('run', 'sweep', 'tables', 'figures', 'statements', 'ood', 'datasets', 'bench')
 _PACKAGES = ('virtual_tf.commands', 'scripts')     # where they are installed, and in a checkout
 
 

@@ -121,7 +121,7 @@ def finished(tmp_path_factory):
 def test_a_run_writes_one_folder_a_method_and_a_picture_of_all(finished):
     _, out = finished
     assert {path.name for path in out.iterdir()} == {
-        'virtual', 'fedavg', 'learning_curves.png', 'results.json'}
+        'virtual', 'fedavg', 'learning_curves.png', 'reliability.png', 'clients.png', 'results.json'}
     for name in ('virtual', 'fedavg'):
         files = {path.name for path in (out / name / 'seed-0').iterdir() if not path.name.startswith('events.')}
         assert files >= {'config.json', 'metrics.jsonl', 'summary.json', 'learning_curves.png'}
@@ -175,8 +175,11 @@ def test_events_have_scalars_histograms_and_the_hparams_session(finished):
 def test_the_output_ends_with_a_table_the_picture_and_how_to_look_inside(finished):
     process, out = finished
     lines = process.stdout.strip().splitlines()
-    assert [line.split()[0] for line in lines if line.startswith(('virtual', 'fedavg'))] == ['virtual', 'fedavg']
-    assert str(out / 'learning_curves.png') in lines[-2]
+    rows = [line.split('  ')[0] for line in lines if line.startswith(('virtual', 'fedavg'))]
+    assert rows[:2] == ['virtual', 'fedavg']
+    assert rows[2:8] == ['virtual, S', 'virtual, MT', 'fedavg, S', 'fedavg, MT', 'virtual − fedavg, S',
+                         'virtual − fedavg, MT']
+    assert str(out / 'learning_curves.png') in lines[-3]
     assert lines[-1].endswith(f'tensorboard --logdir {out}')
 
 

@@ -37,26 +37,6 @@ def _in_order(keys):
     return [key for key in itertools.product(experiments.CASES, experiments.COLUMNS) if key in keys]
 
 
-def collect(jobs, root, kept):
-    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished, or kept of earlier.
-
-    A folder with a run of other settings counts as missing, with a warning.
-    """
-    records, missing = {}, {}
-    for (case, column), of_seeds in jobs.items():
-        for seed, job in of_seeds.items():
-            record = kept.get(f'{case}/{column}', {}).get(str(seed))
-            if finished(job, root):
-                record = record_of(job, root)
-            elif record and not job.settings.same_run(record['settings']):
-                record = None
-            if record:
-                records.setdefault((case, column), {})[seed] = record
-            else:
-                missing.setdefault((case, column), []).append(seed)
-    return records, missing
-
-
 def finished(job, root):
     """Whether a job is finished; a folder with another run is told and left."""
     try:
@@ -74,6 +54,27 @@ def record_of(job, root):
             'never_selected': never_selected(config['settings'], config['data']['clients']),
             'settings': config['settings'],
             'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
+
+
+def collect(jobs, root, kept, record_of=record_of):
+    """({(case, column): {seed: record}}, {(case, column): missing seeds}) of what is finished, or kept of earlier.
+
+    A folder with a run of other settings counts as missing, with a warning. record_of(job, root) is what is kept of a
+    finished run.
+    """
+    records, missing = {}, {}
+    for (case, column), of_seeds in jobs.items():
+        for seed, job in of_seeds.items():
+            record = kept.get(f'{case}/{column}', {}).get(str(seed))
+            if finished(job, root):
+                record = record_of(job, root)
+            elif record and not job.settings.same_run(record['settings']):
+                record = None
+            if record:
+                records.setdefault((case, column), {})[seed] = record
+            else:
+                missing.setdefault((case, column), []).append(seed)
+    return records, missing
 
 
 def never_selected(settings, clients):

@@ -210,6 +210,8 @@ SECTIONS = (
     Section('Table 4: E = 100', 'python -m scripts.tables --table=4 --run --data_dir=DATA', long_visits),
     Section('Table 3: sparse updates', 'python -m scripts.tables --table=3 --run --data_dir=DATA',
             _included('table3.md')),
+    Section('What a posterior knows', 'python -m scripts.tables --table=uncertainty --run --data_dir=DATA',
+            _included('uncertainty.md')),
     Section('Private weights', 'python -m scripts.run --seed=0,1,2 --dataset=watch --method=virtual,fedavg \\\n'
             '    --private=none,joint,residual --client_lr=0.1 --rounds=60 --output_dir=runs/watch\n'
             'cp runs/watch/results.json results/watch.json', variants('watch.json')),

@@ -29,7 +29,7 @@ def measure(simulation, server):
     for rows in in_groups(dataset.train.sizes(), settings.clients_per_call or settings.clients_per_round):
         keys = random_streams.make_keys(settings.seed, random_streams.PRIVATE, ids=numbers[rows])
         fresh = algorithm.init_clients(server, weights[rows], keys)
-        cohort = dataset.cohort(rows, _BEFORE_ALL_ROUNDS, longest, numbers[rows], weights[rows])
+        cohort = dataset.cohort(rows, _BEFORE_ALL_ROUNDS, longest, numbers[rows], weights[rows], np.ones_like(weights[rows]))
         for epochs in EPOCHS:
             adapted = visit(algorithm, server, fresh, first_epochs(cohort, epochs, longest))
             for scores, of_rows in zip(found[epochs], evaluator.clients(adapted, rows).values()):

@@ -26,6 +26,13 @@ class Case:
         return {'dataset': self.dataset, 'model': self.model, 'rounds': self.rounds}
 
 
+class UncertaintyCase(NamedTuple):
+    """A data set on which it is measured what a posterior knows."""
+    given: dict
+    swept: str              # the case whose swept values it has
+    against: tuple          # foreign data (runs/out_of_distribution.py)
+
+
 class Column(NamedTuple):
     """How a method is run for a table."""
     label: str
@@ -123,6 +130,13 @@ SPARSITIES = (0, 50, 75, 90)
 TABLE_3_ROWS = (*((column, percent) for column in (OURS, 'fedavg_init') for percent in SPARSITIES),
                 ('error_feedback', 75), ('error_feedback', 90), *((name, 0) for name in BASELINES))
 E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
+# What a posterior knows: a fifth of the clients is never seen, Gaussian weights are also sampled.
+UNCERTAINTY = {
+    'femnist': UncertaintyCase({'dataset': 'femnist', 'rounds': 60}, 'writers', ('shuffled', 'mnist')),
+    'har': UncertaintyCase({'dataset': 'har', 'rounds': 30}, 'har', ('shuffled',)),
+    'mnist-dirichlet': UncertaintyCase({'dataset': 'mnist', 'split': 'dirichlet:0.1', 'rounds': 60}, 'mnist',
+                                       ('shuffled', 'femnist')),
+}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -153,6 +167,12 @@ def table4(case, column):
 
 def kl_study(kl_weight):
     return _on('writers', OURS, f'kl/{kl_weight:g}', {'kl_weight': kl_weight})
+
+
+def uncertainty(case, column):
+    """A column's experiment on a case of UNCERTAINTY."""
+    return experiment(f'uncertainty/{case}/{column}', {'model': 'mlp', 'unseen_fraction': 0.2, 'eval_samples': 10},
+                      UNCERTAINTY[case].given, COLUMNS[column].given, chosen(UNCERTAINTY[case].swept, column))
 
 
 def sweep(case, column):
@@ -216,6 +236,7 @@ STUDIES = {
     'table3': ([table3(*row) for row in TABLE_3_ROWS], (0, 1, 2)),
     'table4/writers': ([table4('writers', column) for column in COMPARED], (0, 1, 2)),
     'table4/writers-conv': ([table4('writers-conv', column) for column in COMPARED], (0,)),
+    'uncertainty': ([uncertainty(case, column) for case in UNCERTAINTY for column in COMPARED], (0, 1, 2, 3, 4)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
 }
 
