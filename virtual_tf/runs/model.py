@@ -105,7 +105,8 @@ class Model:
         evaluator = Evaluator(parts.network, parts.algorithm, Split.of([(x, y)]), settings, [self._number or 0])
         scores = evaluator.server(self.state) if self._number is None else evaluator.clients(
             self.state, np.array([0]))
-        return scores.summary()
+        *_, last = scores.values()     # over samples where there are any
+        return last.summary()
 
     def _predict(self, x, samples, seed):
         """log p [N, …, classes] and the mean entropy of single networks [N, …], as arrays."""

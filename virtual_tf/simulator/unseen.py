@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import in_groups
+from virtual_tf.methods import registry
 from virtual_tf.simulator.evaluation import Evaluator
 
 EPOCHS = (1, 5, 20)
@@ -17,39 +18,32 @@ _BEFORE_ALL_ROUNDS = 0     # whose random streams nobody else uses
 
 def measure(simulation, server):
     """{epochs: {'means' or 'sampled': {metric: number}}} after 0 epochs and those of EPOCHS; {} if all take part."""
-    dataset, settings, algorithm = simulation.dataset.unseen, simulation.settings, simulation.algorithm
+    dataset, settings = simulation.dataset.unseen, simulation.settings
     if dataset is None:
         return {}
     numbers = len(simulation.dataset.clients) + np.arange(len(dataset.clients))
-    weights = np.zeros(len(numbers), np.float32)
-    evaluator = Evaluator(simulation.network, algorithm, dataset.test, settings, numbers)
+    evaluator = Evaluator(simulation.network, simulation.algorithm, dataset.test, settings, numbers)
     found = {0: list(evaluator.server(server).values())}
-    found |= {epochs: [scores.copy() for scores in found[0]] for epochs in EPOCHS}
-    longest = settings.replace(epochs=max(EPOCHS))
-    for rows in in_groups(dataset.train.sizes(), settings.clients_per_call or settings.clients_per_round):
-        keys = random_streams.make_keys(settings.seed, random_streams.PRIVATE, ids=numbers[rows])
-        fresh = algorithm.init_clients(server, weights[rows], keys)
-        cohort = dataset.cohort(rows, _BEFORE_ALL_ROUNDS, longest, numbers[rows], weights[rows], np.ones_like(weights[rows]))
-        for epochs in EPOCHS:
-            adapted = visit(algorithm, server, fresh, first_epochs(cohort, epochs, longest))
+    for epochs in EPOCHS:
+        found[epochs] = [scores.copy() for scores in found[0]]
+        # Few visits: a graph is traced sooner than XLA has compiled it.
+        shorter = settings.replace(epochs=epochs, compile='graph')
+        algorithm = registry.find(settings.method).make(simulation.network, shorter)
+        for rows in in_groups(dataset.train.sizes(), settings.clients_per_call or settings.clients_per_round):
+            adapted = visit(algorithm, server, dataset, rows, numbers[rows], shorter)
             for scores, of_rows in zip(found[epochs], evaluator.clients(adapted, rows).values()):
                 scores.put(rows, of_rows)
     return {epochs: dict(zip(('means', 'sampled'), (scores.summary() for scores in ways)))
             for epochs, ways in found.items()}
 
 
-def visit(algorithm, server, clients, cohort):
-    """The clients' states after they have trained, as if each had been applied alone."""
+def visit(algorithm, server, dataset, rows, numbers, settings):
+    """States [C, …] of newcomers, rows of the data set, after they have trained, as if each had been applied alone."""
+    keys = random_streams.make_keys(settings.seed, random_streams.PRIVATE, ids=numbers)
+    nothing, whole = np.zeros(len(rows), np.float32), np.ones(len(rows), np.float32)
+    clients = algorithm.init_clients(server, nothing, keys)
+    cohort = dataset.cohort(rows, _BEFORE_ALL_ROUNDS, settings, numbers, nothing, whole)
     proposals, deltas, training = algorithm.client_update(server, clients, cohort)
     # What MT tests does not depend on shrink, so anybody's will do.
     _, shrink = algorithm.server_update(server, tf.nest.map_structure(lambda value: value[0], deltas))
     return algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
-
-
-def first_epochs(cohort, epochs, settings):
-    """The cohort of a shorter visit in the same shapes: the first epochs of the same shuffles."""
-    batches = cohort.batches.copy()
-    per_epoch = (batches >= 0).any(axis=2).sum(axis=1) // settings.epochs     # steps of each client
-    for plan, steps in zip(batches, per_epoch):
-        plan[epochs * steps:] = -1
-    return cohort._replace(batches=batches)
