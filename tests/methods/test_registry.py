@@ -18,7 +18,7 @@ def owner(name):
 BOUNDS = (
     ('rounds', 0, 1), ('clients_per_round', 0, 1), ('epochs', 0, 1), ('batch_size', 0, 1), ('client_lr', 0.0, 1e-9),
     ('server_lr', 0.0, 1e-9), ('server_lr', 10.1, 10.0), ('damping', 0.0, 1e-9), ('damping', 1.01, 1.0),
-    ('kl_weight', -1e-9, 0.0), ('l2', -1e-9, 0.0), ('prior_scale', 0.0, 1e-3), ('init_scale', 0.0, 0.01),
+    ('kl_weight', -1e-9, 1e-12), ('l2', -1e-9, 0.0), ('prior_scale', 0.0, 1e-3), ('init_scale', 0.0, 0.01),
     ('mean_init_scale', -1e-9, 0.0), ('gate_init', 0.0, 1e-3), ('private_mean_scale', -1e-9, 0.0),
     ('private_scale', 0.0, 2e-3), ('min_precision', 0.0, 1e-9), ('max_precision_drop', 0.0, 1e-3),
     ('max_precision_drop', 1.1, 1.0), ('min_scale', 0.0, 1e-6), ('max_scale', 0.0, 0.06), ('eval_samples', -1, 0),
@@ -156,7 +156,9 @@ def test_no_damping_is_refused_with_the_reason():
     ({'init_scale': 0.05, 'min_scale': 0.06}, 'outside'),
     ({'private_scale': 0.001, 'private': 'residual'}, 'private_scale = 0.001 is outside'),
     ({'private_scale': 2.0, 'private': 'joint'}, 'private_scale = 2.0 is outside'),
-    ({'parameterisation': 'natural', 'private': 'residual'}, 'use private=none')])
+    ({'parameterisation': 'natural', 'private': 'residual', 'precision_update': 'sgd'}, 'use private=none'),
+    ({'parameterisation': 'natural'}, 'or precision_update=sgd'), ({'kl_weight': 0.0}, 'or precision_update=sgd'),
+    ({'mt_model': 'tuned', 'fine_tune': 0}, 'tunes nothing')])
 def test_settings_that_contradict_each_other_are_refused(given, message):
     with pytest.raises(VirtualTfError, match=message):
         make_settings(given)

@@ -14,11 +14,11 @@ SETTINGS = {
     'damping': Setting(
         0.8, 'exponent γ of a client\'s proposal; presets paper and authors: 1 − η_s', above=0.0, high=1.0,
         hint='0 would freeze the clients'),
-    'kl_weight': Setting(1e-5, 'weight β of the KL terms in the free energy', low=0.0),
+    'kl_weight': Setting(1e-3, 'weight β of the KL terms in the free energy', low=0.0),
     'precision_update': Setting(
-        'sgd', 'how a client trains its precisions: by natural gradient, or σ by SGD as in the paper',
+        'natural', 'how a client trains its precisions: by natural gradient, or σ by SGD as in the paper',
         ('natural', 'sgd'), absent='sgd'),
-    'precision_step': Setting(0.05, 'step ρ of the natural gradient', low=0.0, high=1.0),
+    'precision_step': Setting(0.01, 'step ρ of the natural gradient', low=0.0, high=1.0),
     'delta_weighting': Setting(
         'uniform', 'exponents of the clients\' deltas: 1, or K·N_i/N, for clients that differ much in size',
         ('uniform', 'size')),
@@ -43,7 +43,7 @@ SETTINGS = {
     'gate_prior': Setting(
         0.0, 'rate λ of the gates\' prior exp(−λ·Σg), which holds shut what does not earn its place', low=0.0),
     'mt_model': Setting(
-        'trained', 'what MT tests: the q_i trained last, its mean after fine_tune epochs more, or the damped one',
+        'tuned', 'what MT tests: the q_i trained last, its mean after fine_tune epochs more, or the damped one',
         ('trained', 'tuned', 'damped')),
     'fine_tune': dataclasses.replace(fine_tuning.SETTINGS['fine_tune'], default=20),
     'factor_bookkeeping': Setting(
@@ -66,14 +66,19 @@ SETTINGS = {
     'min_scale': Setting(0.002, 'smallest σ while a client trains', above=0.0),
     'max_scale': Setting(1.0, 'largest σ while a client trains', above=0.0),
 }
+# What neither the paper nor its authors' code has.
+_WITHOUT_OURS = {'precision_update': 'sgd', 'kl_weight': 1e-5, 'mt_model': 'trained', 'max_gradient_norm': 0.0,
+                 'backtracking': False}
 # damping = None stands for 1 − server_lr.
 PRESETS = {
     'ours': {},
-    'paper': {'private': 'joint', 'server_lr': 0.4, 'damping': None, 'init_scale': 0.0078, 'min_scale': 0.001,
-              'prune_score': 'update'},
-    'authors': {'private': 'none', 'server_lr': 0.4, 'damping': None, 'prior_weighting': 'size',
-                'parameterisation': 'natural', 'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078,
-                'min_scale': 0.001, 'mt_model': 'damped', 'factor_bookkeeping': 'authors', 'prune_output': False},
+    'paper': _WITHOUT_OURS | {
+        'private': 'joint', 'server_lr': 0.4, 'damping': None, 'init_scale': 0.0078, 'min_scale': 0.001,
+        'prune_score': 'update'},
+    'authors': _WITHOUT_OURS | {
+        'private': 'none', 'server_lr': 0.4, 'damping': None, 'prior_weighting': 'size', 'parameterisation': 'natural',
+        'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078, 'min_scale': 0.001, 'mt_model': 'damped',
+        'factor_bookkeeping': 'authors', 'prune_output': False},
 }
 
 
