@@ -14,6 +14,7 @@ FEATURES, CLASSES = 3, 2
 def make_settings(**changes):
     """Settings of a plain run that takes a moment; graphs trace quicker than XLA compiles."""
     usual = {'precision_update': 'sgd', 'mt_model': 'trained', 'max_gradient_norm': 0.0, 'backtracking': False,
+             'private_prior_scale': 0.0, 'gate_prior': 0.0, 'gate_init': 0.3,
              'compile': 'graph', 'private': 'none', 'rounds': 3, 'clients_per_round': 2, 'epochs': 2,
              'batch_size': 4, 'histogram_every': 0, 'kl_weight': 1e-2, 'server_lr': 0.2}
     return registry.make_settings(registry.applicable(changes.get('method', 'virtual'), usual | changes))

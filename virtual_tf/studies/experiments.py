@@ -81,7 +81,7 @@ MLPS = [name for name, case in CASES.items() if case.model == 'mlp']
 _UNGUARDED = {'max_gradient_norm': 0.0, 'backtracking': False}
 # The paper's text has private weights, its authors' code has none.
 _SHARED = _UNGUARDED | {'method': OURS, 'private': 'none', 'mt_model': 'damped', 'precision_update': 'sgd',
-                        'kl_weight': 1e-5}
+                        'kl_weight': 1e-5, 'private_prior_scale': 0.0, 'gate_prior': 0.0, 'gate_init': 0.3}
 COLUMNS = {
     **{name: Column(registry.find(name).label, _UNGUARDED | {'method': name}, name) for name in BASELINES},
     OURS: Column(registry.find(OURS).label, _SHARED, OURS),

@@ -34,14 +34,17 @@ SETTINGS = {
         ('local', 'sample')),
     **private_path.SETTINGS,
     'private': dataclasses.replace(
-        private_path.SETTINGS['private'], default='residual', choices=('none', 'joint', 'residual', 'after'),
+        private_path.SETTINGS['private'], default='after', choices=('none', 'joint', 'residual', 'after'),
         help='private weights φ_i: none, trained jointly with θ (the paper), on what θ leaves over in each step, or '
              'after θ against what is deployed'),
+    'gate_init': dataclasses.replace(private_path.SETTINGS['gate_init'], default=0.05, absent=0.3),
     'private_scale': Setting(0.01, 'initial standard deviation of c_i(φ_i)', above=0.0),
     'private_kl_weight': Setting(0.0, 'weight of the KL term of c_i(φ_i); 0 for kl_weight', low=0.0),
-    'private_prior_scale': Setting(0.0, 'standard deviation of the prior p(φ); 0 for prior_scale', low=0.0),
+    'private_prior_scale': Setting(
+        0.1, 'standard deviation of the prior p(φ); 0 for prior_scale', low=0.0, absent=0.0),
     'gate_prior': Setting(
-        0.0, 'rate λ of the gates\' prior exp(−λ·Σg), which holds shut what does not earn its place', low=0.0),
+        1.0, 'rate λ of the gates\' prior exp(−λ·Σg), which holds shut what does not earn its place', low=0.0,
+        absent=0.0),
     'mt_model': Setting(
         'tuned', 'what MT tests: the q_i trained last, its mean after fine_tune epochs more, or the damped one',
         ('trained', 'tuned', 'damped')),
@@ -68,7 +71,7 @@ SETTINGS = {
 }
 # What neither the paper nor its authors' code has.
 _WITHOUT_OURS = {'precision_update': 'sgd', 'kl_weight': 1e-5, 'mt_model': 'trained', 'max_gradient_norm': 0.0,
-                 'backtracking': False}
+                 'backtracking': False, 'private_prior_scale': 0.0, 'gate_prior': 0.0, 'gate_init': 0.3}
 # damping = None stands for 1 − server_lr.
 PRESETS = {
     'ours': {},
