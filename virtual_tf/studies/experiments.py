@@ -140,6 +140,12 @@ UNCERTAINTY = {
     'mnist-dirichlet': UncertaintyCase({'dataset': 'mnist', 'split': 'dirichlet:0.1', 'rounds': 60}, 'mnist',
                                        ('shuffled', 'femnist')),
 }
+# What the precisions by natural gradient are worth: columns, lengths, and values that held-out data chose.
+INFERENCE_COLUMNS = {OURS: 'VIRTUAL', **{f'{name}{tuned}': registry.find(name).label + tuned.replace('-', ', ')
+                                         for tuned in ('', '-tuned') for name in BASELINES}}
+INFERENCE_ROUNDS = {'femnist': 150, 'writers': 150, 'har': 60, 'vsn': 60}
+INFERENCE_TUNING = registry.find(OURS).settings['fine_tune'].default
+INFERENCE_CHOSEN = {}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -166,6 +172,14 @@ def table4(case, column):
     """E = 100."""
     return _on(case, column, f'table4/{case}/{column}',
                {'epochs': 100, 'rounds': E100_ROUNDS.get(case, CASES[case].rounds)})
+
+
+def inference(case, column):
+    """VIRTUAL as it is by default against the baselines, as they are and fine-tuned for as many epochs."""
+    method, _, tuned = column.partition('-')
+    return experiment(f'inference/{case}/{column}', {'dataset': case, 'rounds': INFERENCE_ROUNDS[case],
+                                                     'method': method}, INFERENCE_CHOSEN.get(case, {}).get(method, {}),
+                      {'fine_tune': INFERENCE_TUNING} if tuned else {})
 
 
 def kl_study(kl_weight):
@@ -240,6 +254,8 @@ STUDIES = {
     'table4/writers': ([table4('writers', column) for column in COMPARED], (0, 1, 2)),
     'table4/writers-conv': ([table4('writers-conv', column) for column in COMPARED], (0,)),
     'uncertainty': ([uncertainty(case, column) for case in UNCERTAINTY for column in COMPARED], (0, 1, 2, 3, 4)),
+    **{f'inference/{case}': ([inference(case, column) for column in INFERENCE_COLUMNS], (0, 1, 2, 3, 4))
+       for case in INFERENCE_ROUNDS},
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
 }
 

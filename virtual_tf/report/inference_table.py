@@ -1,0 +1,73 @@
+"""VIRTUAL against the baselines, as they are and fine-tuned: paired differences of accuracy and cross-entropy."""
+from virtual_tf.core import strict_json
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.report import paper_tables, text_tables
+from virtual_tf.report.results_page import verdict
+from virtual_tf.runs.summary import MT, S
+from virtual_tf.studies import grids
+from virtual_tf.studies.experiments import INFERENCE_COLUMNS, INFERENCE_ROUNDS, OURS
+
+NAME = 'inference'
+MEASURES = {S: ('S accuracy', 100, 2), MT: ('MT accuracy', 100, 2), 'server/cross_entropy': ('S cross-entropy', 1, 3),
+            'mt/cross_entropy': ('MT cross-entropy', 1, 3)}
+LEGEND = ('{protocol}. Accuracies in percent. Below each baseline its mean over seeds and VIRTUAL\'s difference to it, '
+          'paired by seed, ± the 95 % interval of its mean; won or lost: the whole interval is on one side of 0.')
+PROTOCOLS = {'last_5': 'Mean of the last five rounds', 'max': 'Best round on test data, the paper\'s protocol'}
+OTHERS = [name for name in INFERENCE_COLUMNS if name != OURS]
+
+
+def jobs_of(given, seeds=None):
+    """{(case, column): {seed: Job}} with these settings in place of the study's."""
+    groups = grids.of_studies([f'{NAME}/{case}' for case in INFERENCE_ROUNDS], given, seeds)
+    return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
+
+
+def rows_of(records, protocol):
+    """A row a case and measure: VIRTUAL, then every other column with the difference to it."""
+    rows = []
+    for case in INFERENCE_ROUNDS:
+        found = {column: records.get((case, column), {}) for column in INFERENCE_COLUMNS}
+        for key, (title, factor, digits) in MEASURES.items():
+            values = {column: {seed: factor * record[protocol][key] for seed, record in seeds.items()}
+                      for column, seeds in found.items()}
+            if values[OURS]:
+                rows.append([f'`{case}`', title, text_tables.cell([*values[OURS].values()], digits),
+                             *(_against(values[OURS], values[column], digits, 'entropy' in key) for column in OTHERS)])
+    return rows
+
+
+def _against(ours, theirs, digits, lower_is_better):
+    seeds = sorted(ours.keys() & theirs.keys())
+    if not seeds:
+        return 'missing'
+    differences = [ours[seed] - theirs[seed] for seed in seeds]
+    mean, _ = text_tables.interval([theirs[seed] for seed in seeds])
+    sign = '+' if sum(differences) >= 0 else ''
+    gains = [-value for value in differences] if lower_is_better else differences
+    return f'{mean:.{digits}f}: {sign}{text_tables.cell(differences, digits)} {verdict(gains)}'
+
+
+def write(folder, jobs, source):
+    """inference.md, .tex and .json; returns the Markdown."""
+    path = folder / f'{NAME}.json'
+    kept = strict_json.read(path) if path.exists() else {}
+    records, missing = paper_tables.collect(jobs, source.root, kept)
+    if not records:
+        raise VirtualTfError(f'{source.root} has no run of the table {NAME}; --run makes them all')
+    header = ('data', 'measure', *(INFERENCE_COLUMNS[column] for column in (OURS, *OTHERS)))
+    notes = [f'- `{case}`: {rounds} rounds, seeds ' + ', '.join(
+        str(seed) for seed in sorted(records.get((case, OURS), {}))) + caveat(records, case)
+        for case, rounds in INFERENCE_ROUNDS.items()]
+    notes += [f'- missing: {case}/{column}, seeds {", ".join(map(str, seeds))}'
+              for (case, column), seeds in missing.items()]
+    text = '\n'.join(f'{LEGEND.format(protocol=meaning)}\n\n{text_tables.markdown(header, rows_of(records, protocol))}'
+                     for protocol, meaning in PROTOCOLS.items()) + '\n' + '\n'.join(notes) + '\n'
+    text_tables.write_text(folder / f'{NAME}.md', text)
+    strict_json.write(path, paper_tables.merged(records, jobs, kept))
+    return text
+
+
+def caveat(records, case):
+    """What a reader has to know of the data, in brackets."""
+    texts = {record['caveat'] for (of, _), seeds in records.items() if of == case for record in seeds.values()}
+    return ''.join(f' ({text})' for text in sorted(texts) if text)
