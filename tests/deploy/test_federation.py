@@ -17,7 +17,10 @@ from virtual_tf.simulator import metrics
 
 METHODS = {'residual': {'private': 'residual', 'private_scale': 0.02},
            'pruned': {'private': 'none', 'prune': 50, 'error_feedback': True, 'values': 'float16'},
-           'fedavg': {'method': 'fedavg', 'server_lr': 1.0}}
+           'natural': {'precision_update': 'natural', 'private': 'after', 'gate_prior': 0.1, 'private_scale': 0.02,
+                       'mt_model': 'tuned', 'fine_tune': 2, 'delta_weighting': 'size', 'server_decay': 2.0,
+                       'backtracking': True, 'max_gradient_norm': 0.5},
+           'fedavg': {'method': 'fedavg', 'server_lr': 1.0, 'fine_tune': 2, 'server_decay': 2.0}}
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@ from virtual_tf.core.random_streams import make_keys
 from virtual_tf.methods import local_sgd
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_moments
 from virtual_tf.methods.virtual.gaussian_steps import MAX_FACTOR, gaussian_step, natural_scale
+from virtual_tf.methods.virtual.method import virtual
+from virtual_tf.networks import models
 
 
 def new_precision(scale, of_likelihood, target_xi, weight, step):
@@ -95,3 +97,22 @@ def test_a_client_that_stands_still_keeps_mean_and_scale():
                     tf.constant([0.0, 1.0]))
     for old, new in zip(q, moved):
         assert new[0] == old[0] and new[1] != old[1]
+
+
+@pytest.mark.parametrize('model, shape, tokens', [('conv', (8, 8, 1), 0), ('lstm', (5,), 7)])
+def test_every_weight_of_every_layer_has_its_precision_trained(model, shape, tokens):
+    """Convolution, embedding, LSTM: none is left out, and what the data say of a weight differs from layer to layer."""
+    generator, options = np.random.default_rng(0), {'filters': (2, 2)} if model == 'conv' else {'units': (3, 3)}
+    network = models.build(model, shape, tokens or 3, gaussian=True, use_bias=False, estimator='local', **options)
+    settings = make_settings(precision_update='natural', precision_step=0.1, epochs=1, model=model)
+    algorithm = virtual(network, settings)
+    server, keys, weight = algorithm.init(0), make_keys(0, ids=range(2)), np.full(2, 0.5, np.float32)
+    targets = (2, 4, *shape) if tokens else (2, 4)
+    x = (generator.integers(0, tokens, (2, 4, *shape)).astype(np.int32) if tokens
+         else generator.normal(size=(2, 4, *shape)).astype(np.float32))
+    cohort = full_batch(x, generator.integers(0, 3, targets).astype(np.int32), weight, keys, steps=3)
+    proposals, _, training = algorithm.client_update(server, algorithm.init_clients(server, weight, keys), cohort)
+    assert np.all(training.accepted)
+    for name, belief in proposals.deployed.items():
+        moved = np.abs(np.log(np.asarray(belief.scale) / settings.init_scale))
+        assert np.mean(moved > 1e-6) > 0.5, name
