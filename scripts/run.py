@@ -29,8 +29,8 @@ def define_flags():
     """A flag for every setting, those of plug-ins too; lists for what one command compares."""
     _load_plugins_of(sys.argv)
     flags.DEFINE_list('method', ['virtual'], f'methods to run, of {", ".join(registry.METHODS)}')
-    flags.DEFINE_list('private', None, 'private weights φ_i: none, joint (the paper), residual; several run one after '
-                      'the other [by method and preset]')
+    flags.DEFINE_list('private', None, 'private weights φ_i: none, joint (the paper), residual, after; several run one '
+                      'after the other [by method and preset]')
     flags.DEFINE_list('seed', ['0'], 'seeds of everything random; several run one after the other')
     flags.DEFINE_bool('private_baselines', False, 'give methods that have no private path by default one too')
     flags.DEFINE_string('data_dir', DATA_DIR, 'root with one folder of raw files a data set')

@@ -14,7 +14,7 @@ SETTINGS = {
     'damping': Setting(
         0.8, 'exponent γ of a client\'s proposal; presets paper and authors: 1 − η_s', above=0.0, high=1.0,
         hint='0 would freeze the clients'),
-    'kl_weight': Setting(1e-3, 'weight β of the KL terms in the free energy', low=0.0),
+    'kl_weight': Setting(3e-3, 'weight β of the KL terms in the free energy', low=0.0),
     'precision_update': Setting(
         'natural', 'how a client trains its precisions: by natural gradient, or σ by SGD as in the paper',
         ('natural', 'sgd'), absent='sgd'),
