@@ -16,7 +16,7 @@ METHODS = {}
 OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0, 'clients_per_call': 2}}
 # Rates that suit the scale of the inputs, for every method (docs/lab-notes.md has the runs).
 OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'femnist': {'client_lr': 0.05},
-              'writers': {'client_lr': 0.2}, 'har': {'client_lr': 0.02}, 'hapt': {'client_lr': 0.02},
+              'writers': {'client_lr': 0.2}, 'har': {'client_lr': 0.05}, 'hapt': {'client_lr': 0.02},
               'shakespeare': {'model': 'lstm'}}
 
 

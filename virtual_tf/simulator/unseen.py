@@ -13,6 +13,7 @@ from virtual_tf.methods import registry
 from virtual_tf.simulator.evaluation import Evaluator
 
 EPOCHS = (1, 5, 20)
+_NO_MORE = {'fine_tune': 0, 'private': 'none'}     # so that every method has as many epochs
 _BEFORE_ALL_ROUNDS = 0     # whose random streams nobody else uses
 
 
@@ -27,7 +28,8 @@ def measure(simulation, server):
     for epochs in EPOCHS:
         found[epochs] = [scores.copy() for scores in found[0]]
         # Few visits: a graph is traced sooner than XLA has compiled it.
-        shorter = settings.replace(epochs=epochs, compile='graph')
+        shorter = settings.replace(epochs=epochs, compile='graph', **{
+            name: value for name, value in _NO_MORE.items() if name in settings})
         algorithm = registry.find(settings.method).make(simulation.network, shorter)
         for rows in in_groups(dataset.train.sizes(), settings.clients_per_call or settings.clients_per_round):
             adapted = visit(algorithm, server, dataset, rows, numbers[rows], shorter)

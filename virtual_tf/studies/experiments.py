@@ -64,8 +64,8 @@ def experiment(name, *givens):
 
 *BASELINES, OURS = COMPARED = ('fedavg', 'fedprox', 'virtual')
 # The server moves by γ·η_s alone, and γ says how far from it the deployed client models stay: so the sweeps vary γ at
-# this product.
-STEP = registry.find(OURS).settings['damping'].default * registry.find(OURS).defaults['server_lr']
+# this product, and the results that are kept have it.
+STEP, DAMPING = 0.16, 0.8
 CASES = {
     'mnist': Case('mnist', 'mlp', 60, 'mnist', (0.2, 0.4, 0.8)),
     'pmnist': Case('pmnist', 'mlp', 60, 'pmnist', (0.05, 0.1, 0.2)),
@@ -135,7 +135,7 @@ TABLE_3_ROWS = (*((column, percent) for column in (OURS, 'fedavg_init') for perc
 E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
 # What a posterior knows: a fifth of the clients is never seen, Gaussian weights are also sampled.
 UNCERTAINTY = {
-    'femnist': UncertaintyCase({'dataset': 'femnist', 'rounds': 60}, 'writers', ('shuffled', 'mnist')),
+    'femnist': UncertaintyCase({'dataset': 'femnist', 'rounds': 60}, 'femnist', ('shuffled', 'mnist')),
     'har': UncertaintyCase({'dataset': 'har', 'rounds': 30}, 'har', ('shuffled',)),
     'mnist-dirichlet': UncertaintyCase({'dataset': 'mnist', 'split': 'dirichlet:0.1', 'rounds': 60}, 'mnist',
                                        ('shuffled', 'femnist')),
@@ -145,7 +145,14 @@ INFERENCE_COLUMNS = {OURS: 'VIRTUAL', **{f'{name}{tuned}': registry.find(name).l
                                          for tuned in ('', '-tuned') for name in BASELINES}}
 INFERENCE_ROUNDS = {'femnist': 150, 'writers': 150, 'har': 60, 'vsn': 60}
 INFERENCE_TUNING = registry.find(OURS).settings['fine_tune'].default
-INFERENCE_CHOSEN = {}
+INFERENCE_CHOSEN = {
+    'femnist': {'fedavg': {'client_lr': 0.05, 'server_lr': 1.4},
+                'fedprox': {'client_lr': 0.05, 'server_lr': 1.4, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
+    'writers': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.4},
+                'fedprox': {'client_lr': 0.2, 'server_lr': 1.4, 'l2': 1e-3}, 'virtual': {'client_lr': 0.2}},
+    'har': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.05, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
+    'vsn': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.02, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
+}
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -156,7 +163,8 @@ def chosen(case, column):
 
 def _on(case, column, name, *givens):
     """A column's experiment on a case."""
-    return experiment(name, CASES[case].given(), ALL_COLUMNS[column].given, chosen(case, column), *givens)
+    return _at_usual_step(experiment(
+        name, CASES[case].given(), ALL_COLUMNS[column].given, chosen(case, column), *givens))
 
 
 def table2(case, column):
@@ -189,7 +197,8 @@ def kl_study(kl_weight):
 def uncertainty(case, column):
     """A column's experiment on a case of UNCERTAINTY."""
     return experiment(f'uncertainty/{case}/{column}', {'model': 'mlp', 'unseen_fraction': 0.2, 'eval_samples': 10},
-                      UNCERTAINTY[case].given, COLUMNS[column].given, chosen(UNCERTAINTY[case].swept, column))
+                      UNCERTAINTY[case].given, {'method': column},
+                      INFERENCE_CHOSEN.get(UNCERTAINTY[case].swept, {}).get(column, {}))
 
 
 def sweep(case, column):
@@ -227,10 +236,11 @@ def paper_grid(case, column):
 
 
 def _at_usual_step(each):
+    """VIRTUAL at the usual γ·η_s, where neither a sweep nor a preset says otherwise."""
     given = dict(each.given)
-    if 'damping' not in given or 'server_lr' in given:
+    if given['method'] != OURS or 'server_lr' in given or 'preset' in given:
         return each
-    return experiment(each.name, given, {'server_lr': round(STEP / given['damping'], 9)})
+    return experiment(each.name, given, {'server_lr': round(STEP / given.get('damping', DAMPING), 9)})
 
 
 def grid(name, given, axes):
