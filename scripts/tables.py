@@ -19,19 +19,28 @@ from virtual_tf.core import safe_files
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
-from virtual_tf.report import data_table, paper_tables, pruning_table, results_page, text_tables, uncertainty_table
+from virtual_tf.report import (
+    data_table,
+    inference_table,
+    paper_tables,
+    pruning_table,
+    results_page,
+    text_tables,
+    uncertainty_table,
+)
 from virtual_tf.report.sources import Source
 from virtual_tf.studies import grids
 
 from . import entry, run, sweep
 
+STUDIES = {module.STUDY: module for module in (inference_table, uncertainty_table)}
 DOCS, README = pathlib.Path('docs'), pathlib.Path('README.md')
 
 
 def define_flags():
     sweep.define_flags()
     flags.adopt_module_key_flags(sweep)
-    flags.DEFINE_enum('table', None, ['1', '2', '3', '4', uncertainty_table.STUDY], 'which table')
+    flags.DEFINE_enum('table', None, ['1', '2', '3', '4', *STUDIES], 'which table')
     flags.DEFINE_bool('run', False, 'make the runs that are missing')
     flags.DEFINE_string('results_dir', 'results', 'folder that the table is written to')
     flags.DEFINE_bool('docs', False, 'write docs/results.md and the digest in README.md, below the present folder')
@@ -40,7 +49,7 @@ def define_flags():
 def check_flags(values):
     """Refuses what a table has of its own, and to mix runs of other settings into the table that stands."""
     if not values.table and not values.docs:
-        raise VirtualTfError(f'table must be 1, 2, 3, 4 or {uncertainty_table.STUDY}; or give --docs')
+        raise VirtualTfError(f'table must be 1, 2, 3, 4, {" or ".join(STUDIES)}; or give --docs')
     for name in ('study', 'grid', 'method', 'private', 'private_baselines'):
         if flags.FLAGS[name].present:
             raise VirtualTfError(f'{name} is for scripts.sweep: a table has its own; leave it out')
@@ -63,11 +72,11 @@ def write_table(table, values, folder):
         if values.run:
             sweep.play([job for group in groups for job in group.jobs()], values, root)
         return pruning_table.write(folder, groups, source)
-    if table == uncertainty_table.STUDY:
-        jobs = uncertainty_table.jobs_of(given, seeds)
+    if table in STUDIES:
+        jobs = STUDIES[table].jobs_of(given, seeds)
         if values.run:
             sweep.play([job for of_seeds in jobs.values() for job in of_seeds.values()], values, root)
-        return uncertainty_table.write(folder, jobs, source)
+        return STUDIES[table].write(folder, jobs, source)
     table = int(table)
     jobs = paper_tables.jobs_of(table, given, seeds)
     if values.run:
@@ -95,7 +104,7 @@ def main(_):
     safe_files.check_writable(folder, 'results_dir')
     if values.table:
         text = write_table(values.table, values, folder)
-        name = values.table if values.table == uncertainty_table.STUDY else f'table{values.table}'
+        name = values.table if values.table in STUDIES else f'table{values.table}'
         print(f'{text}\nwritten: {folder / name}.md and .tex')
     if values.docs:
         write_docs(folder)

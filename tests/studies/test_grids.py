@@ -168,9 +168,9 @@ def test_what_is_written_of_a_sweep_has_what_all_share_and_what_each_point_has_o
     assert record['seeds'] == [0, 1] and (record['run_seconds'], record['seconds']) == (16.0, 3.0)     # of eight runs
     assert record['settings']['rounds'] == 1
     assert not {'dataset', 'client_lr', 'seed', 'method', 'l2'} & set(record['settings'])
-    # The usual rate is 0.1, on HAR 0.02.
+    # The usual rate is 0.1, on HAR 0.05.
     assert [point['other_settings'] for point in record['groups']['fedprox']['points']] == [
-        {'method': 'fedprox', 'client_lr': rate, 'l2': 0.01} for rate in (0.1, 0.02)]
+        {'method': 'fedprox', 'client_lr': rate, 'l2': 0.01} for rate in (0.1, 0.05)]
     assert [point['settings'] for point in record['groups']['fedavg']['points']] == [
         {'dataset': 'watch'}, {'dataset': 'har'}]
 

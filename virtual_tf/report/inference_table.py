@@ -7,7 +7,7 @@ from virtual_tf.runs.summary import MT, S
 from virtual_tf.studies import grids
 from virtual_tf.studies.experiments import INFERENCE_COLUMNS, INFERENCE_ROUNDS, OURS
 
-NAME = 'inference'
+STUDY = 'inference'
 MEASURES = {S: ('S accuracy', 100, 2), MT: ('MT accuracy', 100, 2), 'server/cross_entropy': ('S cross-entropy', 1, 3),
             'mt/cross_entropy': ('MT cross-entropy', 1, 3)}
 LEGEND = ('{protocol}. Accuracies in percent. Below each baseline its mean over seeds and VIRTUAL\'s difference to it, '
@@ -18,7 +18,7 @@ OTHERS = [name for name in INFERENCE_COLUMNS if name != OURS]
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's."""
-    groups = grids.of_studies([f'{NAME}/{case}' for case in INFERENCE_ROUNDS], given, seeds)
+    groups = grids.of_studies([f'{STUDY}/{case}' for case in INFERENCE_ROUNDS], given, seeds)
     return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
 
 
@@ -49,11 +49,11 @@ def _against(ours, theirs, digits, lower_is_better):
 
 def write(folder, jobs, source):
     """inference.md, .tex and .json; returns the Markdown."""
-    path = folder / f'{NAME}.json'
+    path = folder / f'{STUDY}.json'
     kept = strict_json.read(path) if path.exists() else {}
     records, missing = paper_tables.collect(jobs, source.root, kept)
     if not records:
-        raise VirtualTfError(f'{source.root} has no run of the table {NAME}; --run makes them all')
+        raise VirtualTfError(f'{source.root} has no run of the table {STUDY}; --run makes them all')
     header = ('data', 'measure', *(INFERENCE_COLUMNS[column] for column in (OURS, *OTHERS)))
     notes = [f'- `{case}`: {rounds} rounds, seeds ' + ', '.join(
         str(seed) for seed in sorted(records.get((case, OURS), {}))) + caveat(records, case)
@@ -62,7 +62,7 @@ def write(folder, jobs, source):
               for (case, column), seeds in missing.items()]
     text = '\n'.join(f'{LEGEND.format(protocol=meaning)}\n\n{text_tables.markdown(header, rows_of(records, protocol))}'
                      for protocol, meaning in PROTOCOLS.items()) + '\n' + '\n'.join(notes) + '\n'
-    text_tables.write_text(folder / f'{NAME}.md', text)
+    text_tables.write_text(folder / f'{STUDY}.md', text)
     strict_json.write(path, paper_tables.merged(records, jobs, kept))
     return text
 

@@ -210,8 +210,6 @@ SECTIONS = (
     Section('Table 4: E = 100', 'python -m scripts.tables --table=4 --run --data_dir=DATA', long_visits),
     Section('Table 3: sparse updates', 'python -m scripts.tables --table=3 --run --data_dir=DATA',
             _included('table3.md')),
-    Section('What the precisions are worth', 'python -m scripts.tables --table=inference --run --data_dir=DATA',
-            _included('inference.md')),
     Section('Private weights', 'python -m scripts.run --seed=0,1,2 --dataset=watch --method=virtual,fedavg \\\n'
             '    --private=none,joint,residual,after --client_lr=0.1 --rounds=60 --output_dir=runs/watch\n'
             'cp runs/watch/results.json results/watch.json', variants('watch.json')),
@@ -219,6 +217,8 @@ SECTIONS = (
             '--client_lr=0.2 --rounds=60 \\\n    --max_gradient_norm=0 --nobacktracking --data_dir=DATA '
             '--output_dir=runs/mnist-fedavg\n'
             'cp runs/mnist-fedavg/results.json results/mnist-fedavg.json', variants('mnist-fedavg.json')),
+    Section('What the precisions are worth', 'python -m scripts.tables --table=inference --run --data_dir=DATA',
+            _included('inference.md')),
     Section('What a posterior knows', 'python -m scripts.tables --table=uncertainty --run --data_dir=DATA',
             _included('uncertainty.md')),
     Section('Pictures', 'python -m scripts.figures --data_dir=DATA', pictures),
