@@ -180,7 +180,7 @@ COMMON = {
     **_group(
         'guards',
         max_gradient_norm=Setting(
-            5.0, 'norm to which a client\'s gradient is clipped in every step; 0 for none', low=0.0, absent=0.0),
+            0.0, 'norm to which a client\'s gradient is clipped in every step; 0 for none', low=0.0),
         backtracking=Setting(
             True, 'of what a client has found take 1, ½, ¼ or nothing: the most that does not raise its own objective',
             absent=False)),

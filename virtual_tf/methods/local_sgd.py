@@ -33,8 +33,9 @@ def sgd(gradient, move, start, cohort, max_norm=0.0):
     """Minimises each client's objective; returns parameters like `start` and the Fit of the round.
 
     gradient(parameters, x, y, mask, step) → gradients of a nest, sums of loss, hits and targets [C]
-    move(parameters, gradients, share [C]) → parameters after that share of a step, 0 for a client that stands still
-    max_norm: norm to which a client's gradients are clipped, 0 for none
+    move(parameters, gradients, share [C], scale [C]) → parameters after a step along scale·gradients; a client whose
+        share is 0 stands still, the others have 1
+    max_norm: norm to which the scale clips a client's gradients, 0 for none
     """
     taken = tf.reduce_any(cohort.batches >= 0, axis=2)                      # [C, T]
     steps = tf.reduce_max(tf.reduce_sum(tf.cast(taken, tf.int32), axis=1))
@@ -43,10 +44,10 @@ def sgd(gradient, move, start, cohort, max_norm=0.0):
 
     def step(t, parameters, totals):
         gradients, sums = gradient(parameters, *batch(cohort, t), t)
-        gradients, clipped = guards.clip(gradients, max_norm)
-        share = tf.cast(taken[:, t], totals[0].dtype)
-        totals = [total + value for total, value in zip(totals, (*sums, clipped * share))]
-        return t + 1, move(parameters, gradients, share), totals
+        share, scale = tf.cast(taken[:, t], totals[0].dtype), guards.clip_scale(gradients, max_norm)
+        clipped = share * tf.cast(scale < 1.0, share.dtype)
+        totals = [total + value for total, value in zip(totals, (*sums, clipped))]
+        return t + 1, move(parameters, gradients, share, scale), totals
 
     _, parameters, (loss, hits, count, clipped) = tf.while_loop(
         lambda t, *_: t < steps, step, (tf.constant(0), start, totals))
@@ -55,8 +56,9 @@ def sgd(gradient, move, start, cohort, max_norm=0.0):
 
 def descend(rate, project=lambda parameters: parameters):
     """The move of plain gradient descent: p − rate·g; `project` brings parameters back to where they are legal."""
-    def move(parameters, gradients, share):
-        return project(tf.nest.map_structure(lambda p, g: p - over_clients(rate * share, p) * g, parameters, gradients))
+    def move(parameters, gradients, share, scale):
+        return project(tf.nest.map_structure(
+            lambda p, g: p - over_clients(rate * share * scale, p) * g, parameters, gradients))
     return move
 
 

@@ -20,13 +20,21 @@ def new_precision(scale, of_likelihood, target_xi, weight, step):
 
 @given(scale=st.floats(1e-3, 10.0), slope=st.floats(-1e3, 1e3), target_xi=st.floats(1e-3, 1e6),
        weight=st.floats(1e-7, 1.0), step=st.floats(0.0, 1.0))
-def test_the_step_is_the_papers_and_keeps_every_precision_positive(scale, slope, target_xi, weight, step):
+def test_the_step_keeps_every_precision_positive_and_within_its_factor(scale, slope, target_xi, weight, step):
     xi = scale ** -2.0
-    r = target_xi + slope / (scale * weight) - xi
-    moved = np.clip(xi + step * r + step ** 2 * r ** 2 / (2 * xi), xi / MAX_FACTOR, xi * MAX_FACTOR)
+    c = step * (target_xi + slope / (scale * weight) - xi) / xi
     found = new_precision(scale, slope, target_xi, weight, step)
     assert found > 0
-    np.testing.assert_allclose(found, moved, rtol=1e-6)
+    np.testing.assert_allclose(found, xi * np.clip((1 + c / 2 + c ** 2 / 8) ** 2, 1 / MAX_FACTOR, MAX_FACTOR), rtol=1e-6)
+
+
+def test_to_second_order_the_step_is_that_of_lin_schmidt_and_khan():
+    # ξ + ρr + ρ²r²/(2ξ); what differs is of third order: an eighth when ρ is halved.
+    scale, slope, target_xi, weight = 0.5, 3.0, 7.0, 1.0
+    xi, r = 4.0, target_xi + slope / (scale * weight) - 4.0
+    errors = [abs(new_precision(scale, slope, target_xi, weight, step) - (xi + step * r + step ** 2 * r ** 2 / (2 * xi)))
+              for step in (0.02, 0.01)]
+    assert errors[0] > 0 and errors[0] / errors[1] == pytest.approx(8.0, rel=0.05)
 
 
 def test_step_zero_leaves_the_scale_alone():
@@ -83,7 +91,7 @@ def test_a_visit_reaches_the_exact_posterior_of_a_conjugate_model(kl_weight):
     cohort = full_batch(x, np.zeros([clients, examples], np.int32), np.ones(clients, np.float32),
                         make_keys(0, ids=range(clients)), steps=500)
     start = Moments(tf.zeros([clients, 4]), tf.ones([clients, 4]))
-    q, _ = local_sgd.sgd(gradient, lambda q, g, share: step_of(q, g, target, weight, share), start, cohort)
+    q, _ = local_sgd.sgd(gradient, lambda q, g, *shares: step_of(q, g, target, weight, *shares), start, cohort)
     expected = NaturalGaussian(target.chi + noise_precision * x.sum(axis=1) / kl_weight,
                                target.xi + noise_precision * examples / kl_weight)
     for found, exact in zip(from_moments(*q), expected):
@@ -94,7 +102,7 @@ def test_a_client_that_stands_still_keeps_mean_and_scale():
     step_of = gaussian_step(make_settings(precision_update='natural'))
     q = Moments(tf.constant([[1.0], [1.0]]), tf.constant([[0.1], [0.1]]))
     moved = step_of(q, Moments(tf.ones([2, 1]), tf.ones([2, 1])), from_moments(*q), tf.constant([0.1, 0.1]),
-                    tf.constant([0.0, 1.0]))
+                    tf.constant([0.0, 1.0]), tf.ones(2))
     for old, new in zip(q, moved):
         assert new[0] == old[0] and new[1] != old[1]
 

@@ -44,10 +44,12 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
                 'none' if waiting else settings.private, x, y, mask, random_streams.fold_in(cohort.keys, step))
         return dict(zip(('shared', 'private', 'gates'), tape.gradient(loss, (shared, own, parameters['gates'])))), sums
 
-    def move(parameters, gradients, share):
-        moved = {group: {name: step_of(value, gradients[group][name], targets[group][name], weights[group], share)
-                         for name, value in parameters[group].items()} for group in ('shared', 'private')}
-        return moved | {'gates': _move_gates(settings, parameters['gates'], gradients['gates'], share, cohort)}
+    def move(parameters, gradients, share, scale):
+        moved = {group: {
+            name: step_of(value, gradients[group][name], targets[group][name], weights[group], share, scale)
+            for name, value in parameters[group].items()} for group in ('shared', 'private')}
+        return moved | {'gates': _move_gates(
+            settings, parameters['gates'], gradients['gates'], share, scale, cohort)}
 
     encoded = {group: {name: coordinates.encode(value) for name, value in beliefs.items()}
                for group, beliefs in (('shared', start), ('private', trained_with.weights))}
@@ -70,10 +72,10 @@ def train_private(network, settings, deployed, private, prior, cohort):
                 random_streams.fold_in(cohort.keys, _PRIVATE + step))
         return tape.gradient(loss, parameters), sums
 
-    def move(parameters, gradients, share):
-        return Private({name: step_of(value, gradients.weights[name], prior[name], weight, share)
+    def move(parameters, gradients, share, scale):
+        return Private({name: step_of(value, gradients.weights[name], prior[name], weight, share, scale)
                         for name, value in parameters.weights.items()},
-                       _move_gates(settings, parameters.gates, gradients.gates, share, cohort))
+                       _move_gates(settings, parameters.gates, gradients.gates, share, scale, cohort))
 
     return local_sgd.sgd(gradient, move, private, cohort, settings.max_gradient_norm)[0]
 
@@ -103,10 +105,10 @@ def private_kl_weight(settings):
     return settings.private_kl_weight or settings.kl_weight
 
 
-def _move_gates(settings, gates, gradients, share, cohort):
+def _move_gates(settings, gates, gradients, share, scale, cohort):
     """SGD on gates g ≥ 0 with the prior exp(−λ·Σg), which holds a gate shut unless the data pull harder than λ/N."""
     def move(gate, gradient):
-        pull = gradient + over_clients(settings.gate_prior / _sizes(cohort, gate), gate)
+        pull = over_clients(scale, gate) * gradient + over_clients(settings.gate_prior / _sizes(cohort, gate), gate)
         return tf.nn.relu(gate - over_clients(settings.client_lr * share, gate) * pull)
     return tf.nest.map_structure(move, gates, gradients)
 
