@@ -25,15 +25,16 @@ def test_the_step_keeps_every_precision_positive_and_within_its_factor(scale, sl
     c = step * (target_xi + slope / (scale * weight) - xi) / xi
     found = new_precision(scale, slope, target_xi, weight, step)
     assert found > 0
-    np.testing.assert_allclose(found, xi * np.clip((1 + c / 2 + c ** 2 / 8) ** 2, 1 / MAX_FACTOR, MAX_FACTOR), rtol=1e-6)
+    factor = np.clip((1 + c / 2 + c ** 2 / 8) ** 2, 1 / MAX_FACTOR, MAX_FACTOR)
+    np.testing.assert_allclose(found, xi * factor, rtol=1e-6)
 
 
 def test_to_second_order_the_step_is_that_of_lin_schmidt_and_khan():
     # ξ + ρr + ρ²r²/(2ξ); what differs is of third order: an eighth when ρ is halved.
     scale, slope, target_xi, weight = 0.5, 3.0, 7.0, 1.0
     xi, r = 4.0, target_xi + slope / (scale * weight) - 4.0
-    errors = [abs(new_precision(scale, slope, target_xi, weight, step) - (xi + step * r + step ** 2 * r ** 2 / (2 * xi)))
-              for step in (0.02, 0.01)]
+    errors = [abs(new_precision(scale, slope, target_xi, weight, step)
+                  - (xi + step * r + step ** 2 * r ** 2 / (2 * xi))) for step in (0.02, 0.01)]
     assert errors[0] > 0 and errors[0] / errors[1] == pytest.approx(8.0, rel=0.05)
 
 
