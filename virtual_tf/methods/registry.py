@@ -16,8 +16,8 @@ METHODS = {}
 OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0, 'clients_per_call': 2}}
 # What suits the scale of the inputs, for every method (docs/lab-notes.md has the runs). FEMNIST's background is 1.
 OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'writers': {'client_lr': 0.2},
-              'femnist': {'client_lr': 0.05, 'max_gradient_norm': 5.0}, 'har': {'client_lr': 0.05}, 'hapt': {'client_lr': 0.02},
-              'shakespeare': {'model': 'lstm'}}
+              'femnist': {'client_lr': 0.05, 'max_gradient_norm': 5.0}, 'har': {'client_lr': 0.05},
+              'hapt': {'client_lr': 0.02}, 'shakespeare': {'model': 'lstm'}}
 
 
 class Sweep(NamedTuple):
