@@ -8,13 +8,12 @@
 It may be killed at any time: what is finished is skipped, what is not continues. All flags of scripts.run apply to
 every run.
 """
-import os
 import pathlib
 import time
 
 from absl import flags
 
-from virtual_tf.core import strict_json
+from virtual_tf.core import processors, strict_json
 from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.studies import costs, experiments, grids, workers
 
@@ -27,7 +26,7 @@ def define_flags():
     run.define_flags()
     flags.adopt_module_key_flags(run)
     flags.DEFINE_enum('engine', 'local', ENGINES, 'where the runs are played: here, or on a Ray cluster')
-    flags.DEFINE_integer('processes', len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else 1,
+    flags.DEFINE_integer('processes', len(processors.cores()),
                          'runs at a time, each with its share of the cores', lower_bound=1)
     flags.DEFINE_string('ray_address', None, 'Ray cluster to use, such as HOST:6379; without it one is started here')
     flags.DEFINE_list('study', [], 'experiments of the paper: ' + ', '.join(

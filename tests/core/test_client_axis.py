@@ -13,8 +13,8 @@ def test_a_cohort_that_fits_stays_as_it_is(per_call):
 
 def test_groups_hold_clients_of_similar_size_and_the_last_is_filled_up_with_repeats():
     groups = in_groups(np.array([5, 1, 4, 2, 3]), 2)
-    # Sizes 1, 2 | 3, 4 | 5 and the first again.
-    assert np.array_equal(groups, [[1, 3], [4, 2], [0, 1]])
+    # Sizes 5, 4 | 3, 2 | 1 and 1 again: the longest come first, and nobody waits for a repeat.
+    assert np.array_equal(groups, [[0, 2], [4, 3], [1, 1]])
 
 
 @pytest.mark.parametrize('count', range(1, 8))

@@ -123,7 +123,8 @@ def test_a_changed_setting_is_refused_by_name_and_changes_nothing(tmp_path):
         run(tmp_path, rounds=2, dataset=make_dataset(seed=1))
     assert (tmp_path / 'metrics.jsonl').read_bytes() == before
     # What cannot change the rounds that were played may differ.
-    free = {'checkpoint_every': 7, 'store': 'disk', 'histogram_every': 0, 'clients_per_call': 1, 'preset': 'paper'}
+    free = {'checkpoint_every': 7, 'store': 'disk', 'histogram_every': 0, 'clients_per_call': 1, 'preset': 'paper',
+            'threads': 3}
     driver.run(settings_of(rounds=2).replace(**free), make_dataset(), tmp_path, progress=False)
 
 
@@ -166,14 +167,16 @@ def test_a_folder_in_use_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize('error', [MemoryError(), tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating')])
-def test_clients_that_do_not_fit_into_memory_name_the_way_out(tmp_path, error):
-    simulation = driver.build(settings_of(clients_per_round=4), make_dataset())
+@pytest.mark.parametrize('threads, remedy', [(1, 'clients_per_call=2 or less'), (2, 'clients_per_call=1 or less'),
+                                             (4, 'threads=1')])
+def test_clients_that_do_not_fit_into_memory_name_the_way_out(error, threads, remedy):
+    simulation = driver.build(settings_of(clients_per_round=4, threads=threads), make_dataset((9, 9, 9, 9)))
 
     def client_update(*_):
         raise error
     simulation.algorithm = simulation.algorithm._replace(client_update=client_update)
     for _ in range(2):   # in the training, and then already in bringing the data together
-        with pytest.raises(RunError, match=r'round 1: 4 clients at once do not fit .* --clients_per_call=2 or less'):
+        with pytest.raises(RunError, match=rf'round 1: 4 clients at once do not fit .* with --{remedy}$'):
             simulation.play_round(simulation.start())
         object.__setattr__(simulation.dataset, 'cohort', client_update)
 

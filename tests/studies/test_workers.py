@@ -38,6 +38,14 @@ def test_cores_are_dealt_out():
     assert workers._share_cores(1) == [cores]
 
 
+def test_every_job_of_a_sweep_has_the_same_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr(workers.processors, 'cores', lambda: [0, 1, 2, 3, 4])
+    job, asked = Job('a', make_settings(SMALL)), Job('b', make_settings(SMALL | {'threads': 3}))
+    # 5 cores for 2 are 3 and 2: with so many threads each, a run's bits would depend on where it was played.
+    assert [job.among(processes).settings.threads for processes in (1, 2, 5, 9)] == [5, 2, 1, 1]
+    assert asked.among(5) == asked
+
+
 def test_an_error_of_one_job_does_not_stop_the_others(tmp_path):
     good, bad = Job('good', make_settings(SMALL)), Job('bad', make_settings(SMALL | {'clients_per_round': 9}))
     errors = workers.run_local([bad, good], Place(tmp_path, 'nowhere'), 2)

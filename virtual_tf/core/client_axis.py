@@ -32,16 +32,16 @@ def all_finite(structure):
 
 
 def in_groups(sizes, per_call):
-    """Rows of a cohort in groups of `per_call` (0: all in one); clients of similar size go together.
+    """Rows of a cohort in groups of `per_call` (0: all in one), the largest clients first.
 
-    A compiled loop runs as long as its largest client. The last group is filled up with repeats, so that all have one
-    shape and are traced once; `ungroup` drops them.
+    A compiled loop runs as long as its largest client, so clients of similar size go together. The last group is filled
+    up with repeats of the smallest, so that all have one shape and are traced once; `ungroup` drops them.
     """
     count = len(sizes)
     if not 0 < per_call < count:
         return [np.arange(count)]
-    order = np.argsort(sizes, kind='stable')
-    return list(np.resize(order, -(-count // per_call) * per_call).reshape(-1, per_call))
+    order = np.argsort(-sizes, kind='stable')
+    return list(np.pad(order, (0, -count % per_call), mode='edge').reshape(-1, per_call))
 
 
 def take(structure, rows):

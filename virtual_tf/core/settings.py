@@ -146,7 +146,11 @@ COMMON = {
         seed=Setting(0, 'seed of everything random', low=0),
         compile=Setting('auto', 'compiler of the client loop; auto is what measured faster', ('auto', 'xla', 'graph')),
         clients_per_call=Setting(
-            0, 'clients in one compiled call, fewer to save memory; 0 for all of a round', low=0, free=True),
+            0, 'most clients in one compiled call, fewer to save memory; 0 for as many as take least time', low=0,
+            free=True),
+        threads=Setting(
+            0, 'groups of clients that train at a time; 0 for one on each core that the process may use', low=0,
+            free=True),
         store=Setting(
             'auto', 'where the clients\' states are kept; auto is memory up to 1 GiB, else files in the run\'s folder',
             ('auto', 'memory', 'disk'), free=True)),

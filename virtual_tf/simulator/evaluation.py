@@ -14,7 +14,7 @@ from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
 from virtual_tf.methods import registry
 from virtual_tf.networks import gated
-from virtual_tf.simulator import metrics
+from virtual_tf.simulator import metrics, side_by_side
 from virtual_tf.simulator.metrics import METRICS
 
 MODELS = ('server', 'mt', 'server_sampled', 'mt_sampled')     # what a run may have scores of
@@ -72,6 +72,7 @@ class Evaluator:
         self._numbers = np.arange(len(split.sizes())) if numbers is None else np.asarray(numbers)
         self._targets, self._num_classes = split.targets(), network.num_classes()
         self._ways, self._clients_per_call = ways_to_predict(settings), settings.clients_per_call
+        self._threads = side_by_side.threads_of(settings)
         self._seed = settings.seed
         self._server = self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
@@ -80,7 +81,7 @@ class Evaluator:
     def server(self, state):
         """{server, server_sampled: Scores [K]} of the server's model on every client's data."""
         keys = random_streams.make_keys(self._seed, random_streams.EVALUATION)
-        parts = [self._server(state, x, y, keys) for x, y in self._chunks]
+        parts = side_by_side.map_groups(lambda chunk: self._server(state, *chunk, keys), self._chunks, self._threads)
         values = tf.nest.map_structure(
             lambda *chunks: np.concatenate([chunk.numpy()[0] for chunk in chunks])[:len(self._split.y)], *parts)
         owners = np.repeat(np.arange(len(self._targets)), self._split.sizes())
@@ -88,14 +89,18 @@ class Evaluator:
 
     def clients(self, states, ids):
         """{mt, mt_sampled: Scores [C]} of these clients' own models on their own data."""
-        sizes = self._split.sizes()
-        groups = in_groups(sizes[ids], self._clients_per_call)
+        # All are padded to the largest client of the data, so all take equally long.
+        sizes, largest = self._split.sizes(), int(self._split.sizes().max())
+        per_call = side_by_side.group_size(np.ones(1), len(ids), self._threads, self._clients_per_call)
+        groups = in_groups(sizes[ids], per_call)
         keys = random_streams.make_keys(self._seed, random_streams.EVALUATION, ids=self._numbers[ids])
-        values = ungroup([
-            self._clients(take(states, rows), *self._split.padded(ids[rows], int(sizes.max())), keys[rows])
-            for rows in groups], groups)
+
+        def score(rows):
+            return self._clients(take(states, rows), *self._split.padded(ids[rows], largest), keys[rows])
+
+        values = ungroup(side_by_side.map_groups(score, groups, self._threads), groups)
         values = tf.nest.map_structure(lambda value: value.numpy().reshape([-1, *value.shape[2:]]), values)
-        return self._scores('mt', values, np.repeat(np.arange(len(ids)), int(sizes.max())), self._targets[ids])
+        return self._scores('mt', values, np.repeat(np.arange(len(ids)), largest), self._targets[ids])
 
     def _scores(self, model, values, owners, targets):
         """The Scores of each way to predict, of what the examples [N, …] of these owners have."""

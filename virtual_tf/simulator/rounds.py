@@ -10,6 +10,7 @@ from virtual_tf.core import encoding, random_streams
 from virtual_tf.core.client_axis import in_groups, take, ungroup
 from virtual_tf.core.errors import RunError
 from virtual_tf.methods.interface import checked_update
+from virtual_tf.simulator import side_by_side
 from virtual_tf.simulator.client_store import ClientStore, open_store
 from virtual_tf.simulator.evaluation import Evaluator
 
@@ -31,6 +32,9 @@ class Simulation:
         self.network, self.algorithm, self.dataset, self.settings = network, algorithm, dataset, settings
         self._evaluators = {prefix: Evaluator(network, algorithm, split, settings)
                             for prefix, split in dataset.tested().items()}
+        self._threads = side_by_side.threads_of(settings)
+        self._per_call = side_by_side.group_size(
+            dataset.train.sizes(), settings.clients_per_round, self._threads, settings.clients_per_call)
 
     def start(self, folder=None):
         """The state before the first round; all clients deploy the initial posterior. `folder` is for their files."""
@@ -89,17 +93,20 @@ class Simulation:
         return select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
 
     def _train(self, server, clients, ids, number):
-        """client_update of the cohort, in groups of clients_per_call; and the clients' sizes [C]."""
-        groups = in_groups(self.dataset.train.sizes()[ids], self.settings.clients_per_call)
-        results = []
-        for rows in groups:
-            try:
-                cohort = self.dataset.cohort(ids[rows], number, self.settings)
-                results.append((*self.algorithm.client_update(server, take(clients, rows), cohort), cohort.size))
-            except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-                raise RunError(f'round {number}: {len(rows)} clients at once do not fit into memory; continue with '
-                               f'--clients_per_call={max(1, len(rows) // 2)} or less') from error
-        return ungroup(results, groups)
+        """client_update of the cohort, in groups side by side; and the clients' sizes [C]."""
+        groups = in_groups(self.dataset.train.sizes()[ids], self._per_call)
+
+        def train(rows):
+            cohort = self.dataset.cohort(ids[rows], number, self.settings)
+            return (*self.algorithm.client_update(server, take(clients, rows), cohort), cohort.size)
+
+        try:
+            return ungroup(side_by_side.map_groups(train, groups, self._threads), groups)
+        except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+            at_once = self._per_call * min(len(groups), self._threads)
+            remedy = f'clients_per_call={self._per_call // 2} or less' if self._per_call > 1 else 'threads=1'
+            raise RunError(f'round {number}: {at_once} clients at once do not fit into memory; continue with --{remedy}'
+                           ) from error
 
     def _evaluate(self, state, clients, ids, accepted):
         """S anew; MT anew for the clients that trained, the others' models are what they were."""

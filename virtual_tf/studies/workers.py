@@ -15,7 +15,7 @@ import threading
 from typing import NamedTuple
 
 from virtual_tf import data
-from virtual_tf.core import plugins
+from virtual_tf.core import plugins, processors
 from virtual_tf.core.errors import Interrupted, VirtualTfError
 from virtual_tf.core.settings import Settings
 from virtual_tf.runs import driver
@@ -36,6 +36,12 @@ class Job(NamedTuple):
     def finished(self, root):
         """Whether its folder has its summary; another run's is refused."""
         return self.folder(root).finished(self.settings)
+
+    def among(self, processes):
+        """The job as one of so many processes plays it: with an equal share of the cores, if it asks for all."""
+        if self.settings.threads:
+            return self
+        return self._replace(settings=self.settings.replace(threads=max(1, len(processors.cores()) // processes)))
 
 
 class Place(NamedTuple):
@@ -86,7 +92,8 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
     watch(running jobs, ended jobs) is called every second. A job whose process is lost is tried again and continues
     from its checkpoint. Returns {job: error}. However this ends, no process stays behind.
     """
-    slots = _share_cores(max(1, min(processes, len(jobs))))
+    processes = max(1, min(processes, len(jobs)))
+    slots = _share_cores(processes)
     waiting, active, errors, ended = list(jobs), {}, {}, []
     tries = dict.fromkeys(jobs, 0)
     context = multiprocessing.get_context('spawn')
@@ -95,7 +102,7 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
             while waiting and slots:
                 job, cores = waiting.pop(0), slots.pop(0)
                 tries[job] += 1
-                process = context.Process(target=play, args=(job, place, cores))
+                process = context.Process(target=play, args=(job.among(processes), place, cores))
                 process.start()
                 active[process.sentinel] = job, process, cores
             for sentinel in multiprocessing.connection.wait(list(active), timeout=1.0):
@@ -123,7 +130,7 @@ def _share_cores(processes):
     """The cores of each process: all that there are, dealt out; several processes share one if there are too few."""
     if not hasattr(os, 'sched_getaffinity'):
         return [None] * processes
-    cores = sorted(os.sched_getaffinity(0))
+    cores = processors.cores()
     return [set(cores[i::processes]) or {cores[i % len(cores)]} for i in range(processes)]
 
 
@@ -156,7 +163,9 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
         # A worker for each task: what one has set for its process is nobody else's.
         task = ray.remote(num_cpus=1, max_retries=TRIES - 1, max_calls=1)(play)
         place = _whole_paths(place)
-        pending, ended, errors = {task.remote(job, place): job for job in jobs}, [], {}
+        # Ray counts a core for each task; on this machine there may be more for so few.
+        share = len(processors.cores()) if address or not processes else processes
+        pending, ended, errors = {task.remote(job.among(share), place): job for job in jobs}, [], {}
         while pending:
             done, _ = ray.wait(list(pending), timeout=1.0)
             for reference in done:
