@@ -26,7 +26,7 @@ BOUNDS = (
     ('synthetic_alpha', -0.1, 0.0), ('synthetic_beta', -0.1, 0.0), ('synthetic_clients', 0, 1),
     ('synthetic_max_size', 49, 50), ('max_clients', -1, 0), ('split_clients', 0, 1), ('checkpoint_every', -1, 0),
     ('clients_per_call', -1, 0), ('prune', -1, 0), ('prune', 100, 99),
-    ('unseen_fraction', -0.1, 0.0), ('unseen_fraction', 0.95, 0.9), ('server_decay', -1.0, 0.0),
+    ('threads', -1, 0), ('unseen_fraction', -0.1, 0.0), ('unseen_fraction', 0.95, 0.9), ('server_decay', -1.0, 0.0),
     ('max_gradient_norm', -1.0, 0.0), ('fine_tune', -1, 0), ('precision_step', -0.1, 0.0),
     ('precision_step', 1.1, 1.0), ('private_kl_weight', -1e-9, 0.0), ('private_prior_scale', -1e-9, 0.0),
     ('gate_prior', -1e-9, 0.0), ('seed', -1, 0))
