@@ -41,7 +41,12 @@ def play(folder, model, method, **changes):
 
 def fresh_models(model, method, **changes):
     """(server, client) as they are before the first round: all that an export needs, private path included."""
-    dataset = make_data(model)
+    return fresh_models_of(model, model, method, **changes)
+
+
+def fresh_models_of(model, data, method, **changes):
+    """fresh_models of any model, on the data that is for another."""
+    dataset = make_data(data)
     network, algorithm, settings = registry.build(settings_of(model, method, **changes), dataset)
     parts = Parts(network, algorithm, settings, dataset)
     server = algorithm.init(settings.seed)

@@ -32,3 +32,11 @@ def load(data_dir, settings):
     dataset = label_skew.regroup(load_named(data_dir, settings), settings.split, settings.split_clients, settings.seed)
     dataset = dataset.hold_out(settings.validation_fraction, settings.seed)
     return dataset.keep_out(settings.unseen_fraction, settings.seed).standardise(settings.standardize)
+
+
+def load_alone(data_dir, settings, source):
+    """The data set of one client, from a source such as npz:FILE that holds it alone."""
+    alone = load(data_dir, settings.replace(dataset=source))
+    if len(alone.clients) != 1:
+        raise DataError(f'{source} has {len(alone.clients)} clients; give each client a source with its own data alone')
+    return alone

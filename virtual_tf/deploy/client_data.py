@@ -19,10 +19,7 @@ def load(number, source, data_dir, settings):
         raise DataError('standardize=global needs the data of all clients in one place; use standardize=client')
     if settings.split:
         raise DataError(f'split={settings.split} regroups the data of all clients in one place; leave split out')
-    alone = data.load(data_dir, settings.replace(dataset=source))
-    if len(alone.clients) != 1:
-        raise DataError(f'{source} has {len(alone.clients)} clients; give each client a source with its own data alone')
-    return alone
+    return data.load_alone(data_dir, settings, source)
 
 
 def introduce(number, dataset):

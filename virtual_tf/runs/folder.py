@@ -63,10 +63,14 @@ class RunFolder:
         """What clients.json says of the clients; None for a run of a version that did not write it."""
         return strict_json.read(self._clients) if self._clients.exists() else None
 
+    def begun(self):
+        """Whether there is a run, finished or not."""
+        return self._config.exists()
+
     def check_begun(self):
         """Refuses a folder without a run, finished or not."""
         self._check_exists()
-        if not self._config.exists():
+        if not self.begun():
             raise self._instead('has no run', self._config, 'give the folder of a run')
 
     def _check_exists(self):

@@ -10,7 +10,7 @@ from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.data.federated import FederatedDataset, Split
 from virtual_tf.methods.interface import Algorithm
 from virtual_tf.networks import gated, layers, uncertainty
-from virtual_tf.runs import inputs
+from virtual_tf.runs import export, inputs
 from virtual_tf.simulator.evaluation import Evaluator
 
 tfd = tfp.distributions
@@ -97,16 +97,20 @@ class Model:
         at_targets = np.take_along_axis(log_mean, np.maximum(y, 0)[..., np.newaxis], axis=-1)[..., 0]
         return np.where(y >= 0, at_targets, np.nan)
 
-    def evaluate(self, x, y, samples=None):
-        """{metric: value} on labelled examples, as the run measures; samples are the run's eval_samples by default."""
+    def evaluate(self, x, y, samples=0):
+        """{metric: value} on labelled examples, as the run measures S and MT; over `samples` as eval_samples does."""
         x, y = inputs.labelled(x, y, self.parts.outline)
         parts = self.parts
-        settings = parts.settings.replace(**{} if samples is None else {'eval_samples': samples})
+        settings = parts.settings.replace(eval_samples=samples)
         evaluator = Evaluator(parts.network, parts.algorithm, Split.of([(x, y)]), settings, [self._number or 0])
         scores = evaluator.server(self.state) if self._number is None else evaluator.clients(
             self.state, np.array([0]))
         *_, last = scores.values()     # over samples where there are any
         return last.summary()
+
+    def export(self, path, format='savedmodel', draws=0, seed=0):
+        """Writes the model as savedmodel, tflite or keras; returns the path (runs/export)."""
+        return export.export(self, path, format, draws, seed)
 
     def _predict(self, x, samples, seed):
         """log p [N, …, classes] and the mean entropy of single networks [N, …], as arrays."""

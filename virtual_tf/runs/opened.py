@@ -17,7 +17,7 @@ from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.data.federated import FederatedDataset, Split
 from virtual_tf.methods import registry
-from virtual_tf.runs import provenance
+from virtual_tf.runs import adaptation, provenance
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.model import Model, Parts
 from virtual_tf.simulator import client_store
@@ -50,6 +50,10 @@ class OpenedRun:
     def history(self):
         """{metric: values by round [R]}: the table of what was measured."""
         return self._folder.table()
+
+    def rows(self):
+        """The history as a list of dicts, one a round."""
+        return self._folder.history()
 
     @property
     def finished(self):
@@ -89,6 +93,16 @@ class OpenedRun:
         found, state = self._read_client(number)
         return Model(self.parts, state, str(name), number, found.round, shared=self._compiled)
 
+    def client_accuracies(self):
+        """{client: (accuracy of its own model, test targets)} of those that have trained, as last measured."""
+        targets, found = self._described[1]['test_targets'], self.checkpoint
+        return {self.clients[i]: (float(found.scores['mt']['hits'][i]) / targets[i], targets[i])
+                for i in sorted(found.manifest) if targets[i]}
+
+    def adapt(self, x, y, epochs=20, name='new client'):
+        """The Model of a client that joins with these examples, trained from the server; the run is not changed."""
+        return adaptation.adapt(self, x, y, epochs, name).model
+
     @functools.cached_property
     def parts(self):
         """Network, algorithm, settings and outline of the data: what all models share."""
@@ -113,14 +127,11 @@ class OpenedRun:
         start = self.parts.algorithm.init(self.settings.seed)
         return tf.nest.pack_sequence_as(start, list(map(tf.constant, self.checkpoint.server)))
 
-    def fresh_client(self, weight=0.0, number=0):
-        """The state [1, …] of a client that joins the server as it is now, with this share w_i of its posterior."""
-        keys = random_streams.make_keys(self.settings.seed, random_streams.PRIVATE, ids=[number])
-        return self.parts.algorithm.init_clients(self.server_state, np.array([weight], np.float32), keys)
-
     def _read_client(self, number):
         """(Checkpoint, state [1, …]) of a client that has trained, from the newest checkpoint that has it whole."""
-        structure, read = self.fresh_client(), {}
+        structure = self.parts.algorithm.init_clients(
+            self.server_state, np.zeros(1, np.float32), random_streams.make_keys(self.settings.seed))
+        read = {}
 
         def usable(checkpoint):
             read['state'] = client_store.read_one(
@@ -144,15 +155,21 @@ class OpenedRun:
 
     @functools.cached_property
     def _outline(self):
-        """The run's data without its examples; a run of a version that did not describe it needs the data itself."""
+        """The run's data without its examples."""
+        shapes, clients = self._described
+        empty = Split(np.zeros([0, *shapes['input_shape']], shapes['input_type']),
+                      np.zeros([0, *shapes['target_shape']], np.int32), np.zeros(len(clients['names']) + 1, np.int64))
+        return FederatedDataset(self.config['data']['name'], tuple(clients['names']), empty, empty,
+                                shapes['num_classes'])
+
+    @functools.cached_property
+    def _described(self):
+        """(provenance.shapes, describe_clients); a run of a version that did not keep them needs its data."""
         said, clients = self.config['data'], self._folder.clients()
         if clients is None or 'input_shape' not in said:
             dataset = self.load_data()
-            said, clients = provenance.shapes(dataset), provenance.describe_clients(dataset)
-        empty = Split(np.zeros([0, *said['input_shape']], said['input_type']),
-                      np.zeros([0, *said['target_shape']], np.int32), np.zeros(len(clients['names']) + 1, np.int64))
-        return FederatedDataset(self.config['data']['name'], tuple(clients['names']), empty, empty,
-                                said['num_classes'])
+            return provenance.shapes(dataset), provenance.describe_clients(dataset)
+        return said, clients
 
 
 def _check_plugins(path, names):

@@ -1,11 +1,8 @@
 """Pictures of runs, from what their folders hold."""
-import matplotlib
-
-matplotlib.use('Agg')
-import matplotlib.pyplot as plt
 import numpy as np
 
 from virtual_tf.methods import registry
+from virtual_tf.runs.drawing import plt
 
 _PANELS = (('server/accuracy', 'S accuracy, %', 100.0), ('mt/accuracy', 'MT accuracy, %', 100.0),
            ('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_entropy', 'MT cross-entropy', 1.0))

@@ -1,11 +1,8 @@
 """Pictures of scores: how sure the models are and how often right, and how the clients fare."""
-import matplotlib
-
-matplotlib.use('Agg')
-import matplotlib.pyplot as plt
 import numpy as np
 
 from virtual_tf.runs import final_scores
+from virtual_tf.runs.drawing import plt
 
 RELIABILITY, CLIENTS = 'reliability.png', 'clients.png'
 _PANELS = {'server': 'S', 'mt': 'MT'}

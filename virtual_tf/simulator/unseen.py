@@ -32,7 +32,7 @@ def measure(simulation, server):
             name: value for name, value in _NO_MORE.items() if name in settings})
         algorithm = registry.find(settings.method).make(simulation.network, shorter)
         for rows in in_groups(dataset.train.sizes(), settings.clients_per_call or settings.clients_per_round):
-            adapted = visit(algorithm, server, dataset, rows, numbers[rows], shorter)
+            adapted, _ = visit(algorithm, server, dataset, rows, numbers[rows], shorter)
             for scores, of_rows in zip(found[epochs], evaluator.clients(adapted, rows).values()):
                 scores.put(rows, of_rows)
     return {epochs: dict(zip(('means', 'sampled'), (scores.summary() for scores in ways)))
@@ -40,7 +40,10 @@ def measure(simulation, server):
 
 
 def visit(algorithm, server, dataset, rows, numbers, settings):
-    """States [C, …] of newcomers, rows of the data set, after they have trained, as if each had been applied alone."""
+    """States [C, …] of newcomers, rows of the data set, after they have trained, as if each had been applied alone.
+
+    And the Training, which tells who was dropped: a state is then as it was before.
+    """
     keys = random_streams.make_keys(settings.seed, random_streams.PRIVATE, ids=numbers)
     nothing, whole = np.zeros(len(rows), np.float32), np.ones(len(rows), np.float32)
     clients = algorithm.init_clients(server, nothing, keys)
@@ -48,4 +51,4 @@ def visit(algorithm, server, dataset, rows, numbers, settings):
     proposals, deltas, training = algorithm.client_update(server, clients, cohort)
     # What MT tests does not depend on shrink, so anybody's will do.
     _, shrink = algorithm.server_update(server, tf.nest.map_structure(lambda value: value[0], deltas))
-    return algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
+    return algorithm.commit(clients, proposals, deltas, shrink, training.accepted), training
