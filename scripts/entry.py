@@ -18,6 +18,7 @@ RUN_ERROR, USAGE_ERROR, BY_SIGNAL = 1, 2, 128
 
 
 _HEADINGS = {}     # flag → its heading in --help, in the order in which they are shown
+_OPERANDS = {}     # what a command takes beside flags: {its name: how many at most}
 
 
 def run(main, define_flags=lambda: None, about=None):
@@ -41,6 +42,12 @@ def run(main, define_flags=lambda: None, about=None):
 def under(heading, *names):
     """Puts flags under a heading of --help; headings come in the order in which they were first named."""
     _HEADINGS.update(dict.fromkeys(names, heading))
+
+
+def takes(name, most=1):
+    """Lets the command take from one to `most` words beside its flags, such as folders."""
+    _OPERANDS[name] = most
+    flags.FLAGS.set_gnu_getopt()     # flags may come after them
 
 
 def fail(message, code=USAGE_ERROR):
@@ -93,6 +100,10 @@ def _parse(arguments, about):
         rest = flags.FLAGS(arguments)
     except flags.Error as error:
         fail(f'{error}; --help lists the flags, and what a plug-in brings is there with its --plugins')
+    for name, most in _OPERANDS.items():
+        if not 1 <= len(rest) - 1 <= most:
+            fail(f'{arguments[0]} takes {"a" if most == 1 else "some"} {name}, got {len(rest) - 1}; give its folder')
+        return rest
     if len(rest) > 1:
         # Often the value of a switch: --use_bias false means --use_bias and a word that nobody reads.
         fail(f'{rest[1]!r} belongs to no flag; write --flag=value, and --noflag to turn a switch off')

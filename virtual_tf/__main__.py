@@ -7,7 +7,8 @@ import importlib.util
 import pathlib
 import sys
 
-COMMANDS = ('run', 'sweep', 'tables', 'figures', 'statements', 'ood', 'datasets', 'bench')
+COMMANDS = ('run', 'show', 'report', 'export', 'adapt', 'sweep', 'tables', 'figures', 'statements', 'ood', 'datasets',
+            'bench')
 _PACKAGES = ('virtual_tf.commands', 'scripts')     # where they are installed, and in a checkout
 
 

@@ -31,6 +31,10 @@ def import_tensorflow():
 
 
 def is_worth_saying(record):
-    """False for the warning of frequent retracing of what is rightly compiled once a run; others may be your own."""
+    """False for where an export keeps its temporary files, and for the warning of frequent retracing of what is rightly
+    compiled once a run; others may be your own.
+    """
     message = record.getMessage()
+    if message.startswith('Assets written to'):
+        return False
     return 'triggered tf.function retracing' not in message or not any(name in message for name in _ONCE_A_RUN)

@@ -2,7 +2,7 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from virtual_tf.runs.pictures import plt
+from virtual_tf.runs.drawing import plt
 
 _MOST_CLASSES = 20   # that a picture can show
 

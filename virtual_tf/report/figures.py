@@ -11,8 +11,8 @@ from matplotlib import cm, colors, ticker
 
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.runs import pictures
+from virtual_tf.runs.drawing import plt
 from virtual_tf.runs.folder import RunFolder
-from virtual_tf.runs.pictures import plt
 from virtual_tf.runs.summary import MT, S
 
 WINDOW = 20     # rounds of the moving average
