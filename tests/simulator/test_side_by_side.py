@@ -83,7 +83,8 @@ def test_after_an_error_no_further_group_is_begun(threads):
 
 @pytest.mark.parametrize('count, threads, most, expected', [
     (10, 1, 0, 10), (10, 2, 0, 5), (10, 10, 0, 1), (10, 64, 0, 1), (1, 2, 0, 1),
-    (10, 2, 3, 1),       # 5 a thread; in groups of 3, of which one is filled up, or of 2 one has to take 6
+    (10, 2, 3, 3),       # two calls a thread; groups of 2 would make three, and nobody wait less
+    (10, 2, 2, 2),
     (10, 3, 0, 4)])      # someone has to take 4
 def test_clients_of_one_size_are_dealt_out_evenly(count, threads, most, expected):
     assert side_by_side.group_size(np.full(50, 7), count, threads, most) == expected
