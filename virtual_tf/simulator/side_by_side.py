@@ -12,8 +12,8 @@ from absl import logging
 from virtual_tf.core import processors
 from virtual_tf.core.client_axis import in_groups
 
-# What a step of a call costs beside its clients, in steps of a client: 0.1 was measured for an MLP, 0.7 for an LSTM on a
-# core of its own, more on two. Groups that are too large cost less than groups that are too small.
+# What a step of a call costs beside its clients, in steps of a client: 0.1 was measured for an MLP, 0.7 for an LSTM on
+# one core and more on two. Groups that are too large cost less than groups that are too small.
 _CALL = 1.0
 
 
