@@ -29,8 +29,13 @@ class EncodingError(VirtualTfError):
 
 
 def encode(message, values='float32'):
-    """Bytes of a nest of float32 arrays (dicts, and named tuples such as NaturalGaussian); −0 may become 0."""
+    """Bytes of a nest of float32 arrays (dicts, and named tuples such as NaturalGaussian); −0 may become 0.
+
+    Where there is no tensor nothing is to be said: no byte.
+    """
     tensors = flatten(message)
+    if not tensors:
+        return b''
     structure = describe(tensors)
     parts = [MAGIC, bytes([VERSION, _CODES[values]]), len(structure).to_bytes(4, 'little'), structure]
     for name, arrays in tensors.items():
@@ -46,6 +51,8 @@ def encode(message, values='float32'):
 def decode(data, like):
     """The message in `data`, float32, in the nest of `like`, which gives structure and shapes; or EncodingError."""
     tensors = flatten(like)
+    if not tensors and not data:
+        return _pack(like, {})
     reader = _Reader(data)
     if reader.take(len(MAGIC)) != MAGIC:
         raise EncodingError(f'the message does not start with {MAGIC!r}: it is no update of this library')

@@ -135,9 +135,9 @@ def relative_norm(delta, server):
     if isinstance(delta, WeighedDelta):     # it counts every example once
         scale, delta = max(float(delta.size), 1.0), delta.weighted
     sent, held = (list(encoding.flatten(message).values()) for message in (delta, server))
-    kinds = range(len(held[0]))
-    return max(_norm(arrays[kind] for arrays in sent) / scale / max(_norm(arrays[kind] for arrays in held), 1e-30)
-               for kind in kinds)
+    kinds = range(len(held[0]) if held else 0)     # a server may have no state at all
+    return max((_norm(arrays[kind] for arrays in sent) / scale / max(_norm(arrays[kind] for arrays in held), 1e-30)
+                for kind in kinds), default=0.0)
 
 
 def _norm(arrays):

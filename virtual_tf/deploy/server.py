@@ -39,7 +39,8 @@ class Federation:
         self._start = ledger.next_start(folder.parent)
         ledger.remember(folder.parent, self._fleet.introductions)
         server = self.algorithm.init(self.settings.seed)
-        scores = rounds.initial_scores(self._evaluators, server)
+        fresh = rounds.fresh_clients(self.algorithm, self.dataset, self.settings, server)
+        scores = rounds.initial_scores(self._evaluators, server, fresh, self)
         if not scores:
             scores = {f'{prefix}{model}{way}': Scores.unmeasured(split.targets(), self.dataset.num_classes)
                       for prefix, split in self._splits.items() for way in ways_to_predict(self.settings)
@@ -87,7 +88,7 @@ class Federation:
         return {client: Instruction(
                     self._start.run, number, state.clients.order(client, version), float(self._weights[client]),
                     float(steps[client]),
-                    self.dataset.num_classes, self.settings.to_dict(), not self._evaluators,
+                    self.dataset.num_classes, self.settings.to_dict(), 'server' in self._asked(),
                     self.secure, server)
                 for client in map(int, self.cohort_ids(number))}
 
@@ -118,9 +119,12 @@ class Federation:
 
     def _expected_scores(self):
         """{model and split: {metric: shape}} of what a client reports."""
-        models = ('mt',) if self._evaluators else ('mt', 'server')
         return {f'{prefix}{model}{way}': metrics.shapes(self.dataset.num_classes) for prefix in self._splits
-                for model in models for way in ways_to_predict(self.settings)}
+                for model in self._asked() for way in ways_to_predict(self.settings)}
+
+    def _asked(self):
+        """Models that the clients test: also the server's, if it has one and no data to test it on."""
+        return ('mt',) if self._evaluators or self.algorithm.server_model is None else ('mt', 'server')
 
     def measure_again(self, state, missing):
         """The clients' models are elsewhere: what a checkpoint lacks of them is unknown until they report it."""

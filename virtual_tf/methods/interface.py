@@ -68,8 +68,8 @@ class Algorithm(NamedTuple):
     # (clients, proposals, deltas, shrink, accepted) → client states as the server has applied them; a dropped client's
     # is the old one. May come much later than client_update, in another process.
     commit: Callable[..., Any]
-    # (server) → the gated.Weights that S tests, [1, …]
-    server_model: Callable[..., Any]
+    # (server) → the gated.Weights that S tests, [1, …]; None if the server has no whole model: S is then NaN
+    server_model: Callable[..., Any] | None
     # (clients) → the gated.Weights that MT tests, [C, …]. Must not depend on shrink: a device tests its model before
     # it can know r.
     client_models: Callable[..., Any]

@@ -144,7 +144,7 @@ def _values(of_seeds, model, names, sign=''):
 
 
 def _scaled(values, factor):
-    """None where there is no number."""
+    """None where there is no number: S, say, of a method whose server has no whole model."""
     return [None if value is None or math.isnan(value) else factor * value for value in values]
 
 
@@ -168,4 +168,4 @@ def _title(key):
 
 def _cell(seeds, protocol, key):
     factor, digits = (100, 2) if key.endswith('accuracy') else (1, 3)
-    return text_tables.cell([factor * summary[protocol][key] for summary in seeds.values()], digits)
+    return text_tables.cell(_scaled([summary[protocol][key] for summary in seeds.values()], factor), digits)

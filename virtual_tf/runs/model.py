@@ -55,6 +55,9 @@ class Model:
         self.name, self.round, self.trained = name, round, trained
         self.parts, self.state, self._number = parts, state, number
         algorithm = parts.algorithm
+        if number is None and algorithm.server_model is None:
+            raise VirtualTfError(f'the server of {parts.settings.method} has no whole model: a part of each client\'s '
+                                 'stays with it; ask for a client\'s')
         self.beliefs = algorithm.server_model(state) if number is None else algorithm.client_models(state)
         self._compiled = {} if shared is None else shared
 

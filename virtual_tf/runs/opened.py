@@ -88,8 +88,9 @@ class OpenedRun:
         if number not in self.checkpoint.manifest:
             logging.warning('client %r was never selected in %d rounds: it answers with the server\'s model', str(name),
                             self.checkpoint.round)
-            return Model(self.parts, self.server_state, str(name), round=self.checkpoint.round, trained=False,
-                         shared=self._compiled)
+            whole = self.parts.algorithm.server_model is not None
+            return Model(self.parts, self.server_state if whole else self.fresh_client(number=number), str(name),
+                         None if whole else number, self.checkpoint.round, trained=False, shared=self._compiled)
         found, state = self._read_client(number)
         return Model(self.parts, state, str(name), number, found.round, shared=self._compiled)
 

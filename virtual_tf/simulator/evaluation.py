@@ -74,12 +74,14 @@ class Evaluator:
         self._ways, self._clients_per_call = ways_to_predict(settings), settings.clients_per_call
         self._threads = side_by_side.threads_of(settings)
         self._seed = settings.seed
-        self._server = self._compile(network, algorithm.server_model)
+        self._server = algorithm.server_model and self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
         self._chunks = [_chunk(split, start) for start in range(0, len(split.y), _CHUNK)]
 
     def server(self, state):
-        """{server, server_sampled: Scores [K]} of the server's model on every client's data."""
+        """{server, server_sampled: Scores [K]} of the server's model on every client's data; NaN where it has none."""
+        if self._server is None:
+            return {f'server{way}': Scores.unmeasured(self._targets, self._num_classes) for way in self._ways}
         keys = random_streams.make_keys(self._seed, random_streams.EVALUATION)
         parts = side_by_side.map_groups(lambda chunk: self._server(state, *chunk, keys), self._chunks, self._threads)
         values = tf.nest.map_structure(

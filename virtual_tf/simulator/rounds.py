@@ -39,24 +39,14 @@ class Simulation:
     def start(self, folder=None):
         """The state before the first round; all clients deploy the initial posterior. `folder` is for their files."""
         server = self.algorithm.init(self.settings.seed)
-        weights = self.dataset.prior_weights(self.settings.get('prior_weighting', 'uniform'))
-
-        def fresh(ids):
-            return self.algorithm.init_clients(
-                server, weights[ids], random_streams.make_keys(self.settings.seed, random_streams.PRIVATE, ids=ids))
-
-        return RunState(server, open_store(fresh, len(weights), self.settings.store, folder), 0,
-                        initial_scores(self._evaluators, server))
+        fresh = fresh_clients(self.algorithm, self.dataset, self.settings, server)
+        store = open_store(fresh, len(self.dataset.clients), self.settings.store, folder)
+        return RunState(server, store, 0, initial_scores(self._evaluators, server, fresh, self))
 
     def measure_again(self, state, missing):
         """The scores of the server and of all clients that have trained, as the checkpoint lacks `missing` metrics."""
-        chunk = self.settings.clients_per_round
         trained = np.array([i for i in range(len(self.dataset.clients)) if i in state.clients], np.int64)
-        for ids in (trained[start:start + chunk] for start in range(0, len(trained), chunk)):
-            clients = state.clients.read(ids)
-            for prefix, evaluator in self._evaluators.items():
-                for name, found in evaluator.clients(clients, ids).items():
-                    state.scores[f'{prefix}{name}'].put(ids, found)
+        measure_clients(self._evaluators, state.scores, state.clients.read, trained, self.settings.clients_per_round)
         evaluate_server(self._evaluators, state)
 
     def run(self, state):
@@ -123,19 +113,44 @@ class Simulation:
                             number, self.dataset.clients[i])
 
 
+def fresh_clients(algorithm, dataset, settings, server):
+    """The function of ids that gives the states of clients which were never selected."""
+    weights = dataset.prior_weights(settings.get('prior_weighting', 'uniform'))
+
+    def fresh(ids):
+        return algorithm.init_clients(
+            server, weights[ids], random_streams.make_keys(settings.seed, random_streams.PRIVATE, ids=ids))
+    return fresh
+
+
 def select(clients, count, seed, number):
     """Algorithm 1, line 5: `count` different clients, by seed and round; in ascending order."""
     generator = random_streams.make_generator(seed, random_streams.SELECTION, number)
     return np.sort(generator.choice(clients, count, replace=False))
 
 
-def initial_scores(evaluators, server):
-    """{model: Scores} before the first round, of evaluators by prefix: the clients' models are the server's."""
+def initial_scores(evaluators, server, fresh, simulation):
+    """{model: Scores} before the first round, of evaluators by prefix.
+
+    The clients' models are the server's, or where that has none what fresh(ids) has.
+    """
     scores = {}
     for prefix, evaluator in evaluators.items():
         for name, found in evaluator.server(server).items():
             scores |= {f'{prefix}{name}': found, f'{prefix}{name.replace("server", "mt")}': found.copy()}
+    if simulation.algorithm.server_model is None:
+        ids = np.arange(len(simulation.dataset.clients))
+        measure_clients(evaluators, scores, fresh, ids, simulation.settings.clients_per_round)
     return scores
+
+
+def measure_clients(evaluators, scores, read, ids, chunk):
+    """The models of these clients, whose states read(ids) gives, into the scores; `chunk` at once."""
+    for some in (ids[start:start + chunk] for start in range(0, len(ids), chunk)):
+        clients = read(some)
+        for prefix, evaluator in evaluators.items():
+            for name, found in evaluator.clients(clients, some).items():
+                scores[f'{prefix}{name}'].put(some, found)
 
 
 def evaluate_server(evaluators, state):

@@ -11,6 +11,7 @@ from toys import assert_nests_close, full_batch, make_dataset, make_network, mak
 
 from virtual_tf.core.random_streams import Stream, fold_in, make_keys
 from virtual_tf.data.cohorts import steps_per_round
+from virtual_tf.methods import registry
 from virtual_tf.methods.local_sgd import Fit
 from virtual_tf.methods.virtual import free_energy, gaussian
 from virtual_tf.methods.virtual.gaussian import Moments, NaturalGaussian, from_moments, power, product, ratio
@@ -91,6 +92,24 @@ def test_conjugate_clients_visited_once_give_the_exact_posterior(monkeypatch, vi
     factor, = clients.factor.values()
     # factor_i = p^{w_i} L_i^{1/β}
     np.testing.assert_allclose(factor.xi[:, 0, 0], weight / 0.8 ** 2 + NOISE_PRECISION * 6 / kl_weight, rtol=1e-5)
+
+
+def test_pvi_comes_to_the_exact_posterior_of_the_conjugate_model_by_its_damping(monkeypatch):
+    # All clients in every round: factor_i ← factor_i^{1−γ} · (p^{w_i} L_i)^γ, so of the start (1 − γ)^T is left.
+    module = importlib.import_module('virtual_tf.methods.virtual.method')
+    monkeypatch.setattr(module, 'minimise_free_energy', closed_form(1.0))
+    x = np.random.default_rng(0).normal(size=(3, 6, WEIGHTS)).astype(np.float32)
+    settings = registry.make_settings({'preset': 'pvi', 'compile': 'graph', 'init_scale': 0.5, 'prior_scale': 0.8})
+    algorithm = virtual(make_network(hidden=(), features=WEIGHTS, classes=1), settings)
+    weight, keys, rounds = np.full(3, 1 / 3, np.float32), make_keys(0, ids=range(3)), 4
+    start = server = algorithm.init(0)
+    clients, cohort = algorithm.init_clients(server, weight, keys), full_batch(x, np.zeros([3, 6], np.int32), weight, keys)
+    for _ in range(rounds):
+        server, clients = conjugate_round(algorithm, server, clients, cohort)
+    left = (1.0 - settings.damping) ** rounds
+    exact = NOISE_PRECISION * x.sum(axis=(0, 1)), 0.8 ** -2 + NOISE_PRECISION * 18
+    for (value,), (first,), goal in zip(zip(*server.values()), zip(*start.values()), exact):
+        np.testing.assert_allclose(value[:, 0], left * first[:, 0] + (1.0 - left) * goal, rtol=1e-4, atol=1e-4)
 
 
 # --- initialisation, deltas, bookkeeping -------------------------------------------------------------------------

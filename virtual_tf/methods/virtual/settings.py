@@ -1,7 +1,9 @@
 """VIRTUAL's own settings and presets.
 
 `paper` is the paper's text, `authors` the choices of the authors' code, `ours` what measured best here (BUILD_NOTES.md
-has the runs). A preset gives defaults; what the user sets wins.
+has the runs). `pvi` is partitioned variational inference (Ashman et al. 2022): the free energy as it is, β = 1, no
+private weights, and new factors factor^{1−γ} · (q/cavity)^γ, which the server multiplies in whole. A preset gives
+defaults; what the user sets wins.
 """
 import dataclasses
 
@@ -82,6 +84,7 @@ PRESETS = {
         'private': 'none', 'server_lr': 0.4, 'damping': None, 'prior_weighting': 'size', 'parameterisation': 'natural',
         'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078, 'min_scale': 0.001, 'mt_model': 'damped',
         'factor_bookkeeping': 'authors', 'prune_output': False},
+    'pvi': {'private': 'none', 'kl_weight': 1.0, 'server_lr': 1.0, 'damping': 0.16, 'mt_model': 'damped'},
 }
 
 

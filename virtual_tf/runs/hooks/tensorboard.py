@@ -39,7 +39,8 @@ class TensorBoard(Hook):
         self._scalars(metrics)
         with event_files.writing(self._writer, number):
             if every and (number % every == 0 or number == self._settings.rounds):
-                models = {'server': simulation.algorithm.server_model(state.server)}
+                of_server = simulation.algorithm.server_model
+                models = {'server': of_server(state.server)} if of_server else {}
                 # Clients that are elsewhere keep their states to themselves.
                 if ids := [i for i in simulation.cohort_ids(number) if i in state.clients]:
                     models['clients'] = simulation.algorithm.client_models(state.clients.read(ids))
