@@ -102,7 +102,7 @@ def test_methods_and_private_variants_are_run_in_order_and_once():
 
 
 def test_no_method_at_all_is_refused_with_the_known_ones():
-    sentence = 'method and seed name nothing to run; methods are fedavg, fedprox, virtual'
+    sentence = 'method and seed name nothing to run; methods are barycentre, ditto, fedavg'
     with pytest.raises(VirtualTfError, match=sentence):
         run.settings_of_flags(flag_values(method=[]))
 

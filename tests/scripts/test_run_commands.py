@@ -22,11 +22,16 @@ def folders(tmp_path_factory):
 def call(name, *arguments, monkeypatch):
     """Runs a command in this process; its exit code."""
     monkeypatch.setattr(entry, '_OPERANDS', {})
-    for flag in [*entry.flags.FLAGS]:
-        if flag in ('data_dir', 'plugins', 'client', 'format', 'output', 'draws', 'seed', 'data', 'epochs'):
-            delattr(entry.flags.FLAGS, flag)
-    with pytest.raises(SystemExit) as ended:
-        command.main([name, *map(str, arguments)])
+    defined = entry.flags.FLAGS._flags()
+    others = dict(defined)     # of commands that were here before: each defines its own
+    try:
+        for flag in ('data_dir', 'plugins', 'client', 'format', 'output', 'draws', 'seed', 'data', 'epochs'):
+            defined.pop(flag, None)
+        with pytest.raises(SystemExit) as ended:
+            command.main([name, *map(str, arguments)])
+    finally:
+        defined.clear()
+        defined.update(others)
     return ended.value.code
 
 

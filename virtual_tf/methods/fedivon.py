@@ -1,8 +1,8 @@
 """FedIVON: federated averaging of variational Newton steps (Pal, Gupta, Sarwar, Rai 2024).
 
     objective   min over s of Σ p_i KL(s ‖ q_i), with p_i = N_i / Σ N
-    client      q_i = argmin over q of E_q[N_i ℓ] + β·KL(q ‖ s), from q = s, its precisions by natural gradient
-                with r = ξ_s + (N_i/β)·E_q[∂²ℓ/∂θ²] − ξ, which is 0 where they rest
+    client      q_i = argmin over q of E_q[N_i ℓ] + β·KL(q ‖ s), from q = s, its precisions by natural gradient:
+                they rest where ξ = ξ_s + (N_i/β)·E_q[∂²ℓ/∂θ²]
     server      ξ = Σ p_i ξ_i, μ = Σ p_i ξ_i μ_i / ξ
 
 A client deploys its q_i. Means move by SGD that is implicit in the KL term, as VIRTUAL's do, and not by the

@@ -103,7 +103,8 @@ def test_pvi_comes_to_the_exact_posterior_of_the_conjugate_model_by_its_damping(
     algorithm = virtual(make_network(hidden=(), features=WEIGHTS, classes=1), settings)
     weight, keys, rounds = np.full(3, 1 / 3, np.float32), make_keys(0, ids=range(3)), 4
     start = server = algorithm.init(0)
-    clients, cohort = algorithm.init_clients(server, weight, keys), full_batch(x, np.zeros([3, 6], np.int32), weight, keys)
+    clients = algorithm.init_clients(server, weight, keys)
+    cohort = full_batch(x, np.zeros([3, 6], np.int32), weight, keys)
     for _ in range(rounds):
         server, clients = conjugate_round(algorithm, server, clients, cohort)
     left = (1.0 - settings.damping) ** rounds
