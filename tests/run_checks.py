@@ -30,7 +30,7 @@ def assert_same_run(first, second):
     states = [tf.nest.flatten(final_state(folder)) for folder in (first, second)]
     assert len(states[0]) == len(states[1])
     for a, b in zip(*states):
-        assert np.array_equal(a, b)
+        assert np.array_equal(a, b, equal_nan=True)     # a method without S has no number for it
 
 
 def assert_one_curve(folder, rounds):

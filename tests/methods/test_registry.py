@@ -27,9 +27,11 @@ BOUNDS = (
     ('synthetic_max_size', 49, 50), ('max_clients', -1, 0), ('split_clients', 0, 1), ('checkpoint_every', -1, 0),
     ('clients_per_call', -1, 0), ('prune', -1, 0), ('prune', 100, 99),
     ('threads', -1, 0), ('unseen_fraction', -0.1, 0.0), ('unseen_fraction', 0.95, 0.9), ('server_decay', -1.0, 0.0),
-    ('max_gradient_norm', -1.0, 0.0), ('fine_tune', -1, 0), ('precision_step', -0.1, 0.0),
+    ('max_gradient_norm', -1.0, 0.0), ('fine_tune', -1, 1), ('precision_step', -0.1, 0.0),
     ('precision_step', 1.1, 1.0), ('private_kl_weight', -1e-9, 0.0), ('private_prior_scale', -1e-9, 0.0),
-    ('gate_prior', -1e-9, 0.0), ('seed', -1, 0))
+    ('gate_prior', -1e-9, 0.0), ('envelope_l2', 0.0, 1e-9), ('envelope_lr', 0.0, 1e-9), ('personal_steps', 0, 1),
+    ('zeta', -1e-9, 0.0), ('global_lr', 0.0, 1e-9), ('head_layers', -1, 0), ('base_epochs', 0, 1),
+    ('personal_l2', -1e-9, 0.0), ('own_weight', -1e-9, 0.0), ('seed', -1, 0))
 
 
 @pytest.mark.parametrize('name, bad, good', BOUNDS)
@@ -69,12 +71,12 @@ def test_a_number_that_is_not_finite_is_refused(name, value):
 
 
 @pytest.mark.parametrize('given, message', [
-    ({'method': 'dito'}, "method 'dito' is unknown; known are"),
+    ({'method': 'nonsense'}, "method 'nonsense' is unknown; known are"),
     ({'method': ['fedavg', 'virtual']}, 'method must be of type str'),
     ({'method': 'fedavgg'}, "did you mean 'fedavg'"),
     ({'preset': 'papers'}, "did you mean 'paper'"),
     ({'client_rl': 0.1}, "did you mean 'client_lr'"),
-    ({'method': 'fedavg', 'kl_weight': 0.1}, 'kl_weight is a setting of virtual, not of fedavg; leave it out'),
+    ({'method': 'fedavg', 'kl_weight': 0.1}, 'kl_weight is a setting of .*virtual.*, not of fedavg; leave it out'),
     ({'method': 'virtual', 'l2': 0.1}, 'l2 is a setting of fedprox, not of virtual')])
 def test_what_nothing_stands_behind_is_refused(given, message):
     with pytest.raises(VirtualTfError, match=message):

@@ -99,7 +99,8 @@ def test_pvi_comes_to_the_exact_posterior_of_the_conjugate_model_by_its_damping(
     module = importlib.import_module('virtual_tf.methods.virtual.method')
     monkeypatch.setattr(module, 'minimise_free_energy', closed_form(1.0))
     x = np.random.default_rng(0).normal(size=(3, 6, WEIGHTS)).astype(np.float32)
-    settings = registry.make_settings({'preset': 'pvi', 'compile': 'graph', 'init_scale': 0.5, 'prior_scale': 0.8})
+    settings = registry.make_settings({
+        'preset': 'pvi', 'compile': 'graph', 'init_scale': 0.5, 'prior_scale': 0.8, 'backtracking': False})
     algorithm = virtual(make_network(hidden=(), features=WEIGHTS, classes=1), settings)
     weight, keys, rounds = np.full(3, 1 / 3, np.float32), make_keys(0, ids=range(3)), 4
     start = server = algorithm.init(0)
