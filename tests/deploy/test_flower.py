@@ -70,7 +70,7 @@ def test_a_run_configuration_becomes_settings():
         parse({'rounds': 'ten'})
     with pytest.raises(VirtualTfError, match="run configuration 'roundz' is unknown; did you mean 'rounds'"):
         parse({'roundz': 3})
-    with pytest.raises(VirtualTfError, match='kl_weight is a setting of .*virtual.*, not of fedavg'):
+    with pytest.raises(VirtualTfError, match=r'kl_weight is a setting of .*virtual.*, not of fedavg'):
         parse({'method': 'fedavg', 'kl_weight': 0.1})
 
 
