@@ -1,5 +1,8 @@
 """Models in the formats of others; each file loads where this package is not."""
+import contextlib
 import pathlib
+
+from absl import logging
 
 from virtual_tf.core import safe_files
 from virtual_tf.core.errors import VirtualTfError, unknown
@@ -22,5 +25,17 @@ def export(model, path, format='savedmodel', draws=0, seed=0):
     if path.exists():
         raise VirtualTfError(f'{path} is there already; remove it, or give another output')
     safe_files.check_writable(path.parent, 'output')
-    write(model, path, draws, seed)
+    with _quietly():
+        write(model, path, draws, seed)
     return path
+
+
+@contextlib.contextmanager
+def _quietly():
+    """Without the notes of TensorFlow on its temporary files."""
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
