@@ -71,6 +71,31 @@ class Scaled(layers.Layer):
         return tf.math.bessel_i0e(x)
 
 
+class Fixed(layers.Layer):
+    def linear(self, weights, x, stream=None):
+        return tf.reshape(tf.reshape(x, [-1]), [*x.shape])
+
+
+@pytest.fixture
+def fixed():
+    """A server whose model has a layer that has to know the number of examples."""
+    @models.register('fixed')
+    def fixed(input_shape, num_classes, **options):
+        return Fixed(), layers.Dense(num_classes, **options)
+    yield small_runs.fresh_models_of('fixed', 'mlp', 'fedavg')[0]
+    del MODELS['fixed']
+
+
+def test_a_layer_that_has_to_know_the_number_of_examples_predicts_and_is_not_exported(fixed, tmp_path):
+    x = small_runs.make_data('mlp').test.x
+    logits = x @ fixed.weights['dense_1/kernel']
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    for count in (2, 5):
+        np.testing.assert_allclose(fixed.predict(x[:count]).probabilities, expected[:count], atol=1e-6)
+    with pytest.raises(VirtualTfError, match="a layer of model 'fixed' does not take any number of examples"):
+        fixed.export(tmp_path / 'f')
+
+
 @pytest.fixture
 def strange():
     """A server whose model has a layer that only TensorFlow itself has."""

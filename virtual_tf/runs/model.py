@@ -1,4 +1,5 @@
 """A model of a run, the server's or a client's: its posterior, its predictions, its scores."""
+import contextlib
 import dataclasses
 from typing import NamedTuple
 
@@ -111,6 +112,10 @@ class Model:
         *_, last = scores.values()     # over samples where there are any
         return last.summary()
 
+    def trace(self):
+        """Raises what a layer raises that does not take any number of examples."""
+        tf.function(self.parts.at_means, autograph=False).get_concrete_function(self.beliefs, self.parts.signature())
+
     def export(self, path, format='savedmodel', draws=0, seed=0):
         """Writes the model as savedmodel, tflite or keras; returns the path (runs/export)."""
         return export.export(self, path, format, draws, seed)
@@ -147,8 +152,6 @@ def _compiled(function, weights, signature):
     """A tf.function for any number of examples, or where a layer of a user's own needs to know it, for each number."""
     compiled = tf.function(function, autograph=False)
     scalars = [tf.TensorSpec([], tf.int32)] * 2 if function.__name__ == 'sampled' else []
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         compiled.get_concrete_function(weights, signature, *scalars)
-    except (TypeError, ValueError):
-        compiled = tf.function(function, autograph=False)
     return compiled

@@ -26,6 +26,12 @@ def export(model, path, format='savedmodel', draws=0, seed=0):
         raise VirtualTfError(f'{path} is there already; remove it, or give another output')
     safe_files.check_writable(path.parent, 'output')
     with _quietly():
+        try:
+            model.trace()
+        except (TypeError, ValueError) as error:
+            raise VirtualTfError(f'a layer of model {model.parts.settings.model!r} does not take any number of '
+                                 f'examples ({str(error).strip()[:200]}); let it use vt.layers.sizes(x) in place of '
+                                 'x.shape') from error
         write(model, path, draws, seed)
     return path
 
