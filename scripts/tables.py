@@ -23,6 +23,7 @@ from virtual_tf.report import (
     data_table,
     inference_table,
     paper_tables,
+    precision_table,
     pruning_table,
     results_page,
     text_tables,
@@ -33,7 +34,7 @@ from virtual_tf.studies import grids
 
 from . import entry, run, sweep
 
-STUDIES = {module.STUDY: module for module in (inference_table, uncertainty_table)}
+STUDIES = {module.STUDY: module for module in (inference_table, precision_table, uncertainty_table)}
 DOCS, README = pathlib.Path('docs'), pathlib.Path('README.md')
 
 

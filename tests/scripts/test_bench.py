@@ -1,17 +1,19 @@
 """The benchmark compares like with like: the reference has the weights of our networks."""
+import json
 import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from scripts import bench, keras_models
+from scripts import bench, bench_rows, keras_models
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.networks import models
 
 
-@pytest.mark.parametrize('model', bench.SIZES)
+@pytest.mark.parametrize('model', bench_rows.SIZES)
 def test_plain_keras_models_have_as_many_weights_as_ours(model):
-    dataset = bench.make_dataset(model, clients=1)
+    dataset = bench_rows.make_dataset(model, clients=1)
     keras = keras_models.make(model, dataset.num_classes, False, 1)
     keras.build((None, *dataset.input_shape))
     ours = models.build(model, dataset.input_shape, dataset.num_classes).shapes()
@@ -26,10 +28,55 @@ def test_tfp_models_have_a_mean_and_a_scale_for_each():
 
 def test_times_are_per_client_step(monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(bench.time, 'perf_counter', lambda: float(next(clock)))
+    monkeypatch.setattr(bench_rows.time, 'perf_counter', lambda: float(next(clock)))
     # Each round takes one tick of a second and has clients · epochs · examples / batch steps.
-    row = bench.measure(lambda: None, 'mlp', clients=2, epochs=3, repeats=5)
-    assert row == {'median': 1e6 / (2 * 3 * 25), 'min': 1e6 / 150, 'max': 1e6 / 150}
+    times = bench_rows.measure(lambda: None, 'mlp', clients=2, epochs=3, repeats=5)
+    assert bench_rows.summary(times) == {'median': 1e6 / (2 * 3 * 25), 'min': 1e6 / 150, 'max': 1e6 / 150}
+
+
+def test_ratios_are_of_what_was_measured_alone():
+    rows = {name: {'all cores': {'median': 6.0}, 'one core': {'median': 9.0}}
+            for name in bench.rows_of('lstm')}
+    rows['VIRTUAL, groups']['all cores']['median'] = 2.0
+    found = bench.ratios(rows)
+    assert found['VIRTUAL: one call / groups'] == 3.0 and found['FedAvg: one call / groups'] == 1.0
+    assert found['VIRTUAL: one core / all cores'] == 4.5 and found['VIRTUAL / FedAvg'] == 1 / 3
+    assert not [name for name in found if 'JAX' in name or 'TFP' in name or 'matmuls' in name]
+
+
+def test_what_the_file_has_of_other_networks_stays(tmp_path, monkeypatch):
+    (tmp_path / 'bench.json').write_text('{"conv": 1, "mlp": 2}')
+    monkeypatch.setattr(bench, 'compare', lambda *_: {'microseconds': {}, 'ratios': {}})
+    monkeypatch.setattr(bench.flags, 'FLAGS', types.SimpleNamespace(
+        model=['mlp'], epochs=0, repeats=0, scale=False, output=tmp_path / 'bench.json'))
+    bench.main(None)
+    written = json.loads((tmp_path / 'bench.json').read_text())
+    assert written['conv'] == 1 and written['mlp'] == {'microseconds': {}, 'ratios': {}}
+
+
+@pytest.mark.parametrize('method', ['fedavg', 'virtual'])
+def test_the_twin_in_jax_takes_the_same_step(method):
+    """One step of one client from the same weights; VIRTUAL's with σ so small that the noise is nothing."""
+    bench_jax = pytest.importorskip('scripts.bench_jax')
+    generator = np.random.default_rng(0)
+    kernels = [generator.normal(size=shape).astype(np.float32) / 4 for shape in ((5, 4), (4, 3))]
+    x, y = generator.normal(size=(6, 5)).astype(np.float32), generator.integers(0, 3, 6)
+    import jax
+    key = jax.random.key(0)
+    plain = bench_jax.fedavg_step(kernels, x, y, key, None, 6)
+    with tf.GradientTape() as tape:
+        weights = [tf.Variable(kernel) for kernel in kernels]
+        logits = tf.nn.relu(x @ weights[0]) @ weights[1]
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+    for kernel, gradient, moved in zip(kernels, tape.gradient(loss, weights), plain):
+        np.testing.assert_allclose(moved, kernel - bench_jax.RATE * gradient, rtol=1e-4, atol=1e-6)
+    if method == 'virtual':
+        beliefs = [(kernel, np.full_like(kernel, 1e-9)) for kernel in kernels]
+        # A flat prior has no pull.
+        target = [(np.zeros_like(kernel), np.zeros_like(kernel)) for kernel in kernels]
+        means = [mean for mean, _ in bench_jax.virtual_step(beliefs, x, y, key, target, 6)]
+        for a, b in zip(means, plain):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, monkeypatch):

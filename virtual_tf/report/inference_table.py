@@ -63,6 +63,9 @@ def write(folder, jobs, source):
     text = '\n'.join(f'{LEGEND.format(protocol=meaning)}\n\n{text_tables.markdown(header, rows_of(records, protocol))}'
                      for protocol, meaning in PROTOCOLS.items()) + '\n' + '\n'.join(notes) + '\n'
     text_tables.write_text(folder / f'{STUDY}.md', text)
+    text_tables.write_text(folder / f'{STUDY}.tex', '\n'.join(
+        f'% {meaning}\n{text_tables.latex(header, rows_of(records, protocol))}'
+        for protocol, meaning in PROTOCOLS.items()))
     strict_json.write(path, paper_tables.merged(records, jobs, kept))
     return text
 

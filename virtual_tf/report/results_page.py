@@ -219,6 +219,8 @@ SECTIONS = (
             'cp runs/mnist-fedavg/results.json results/mnist-fedavg.json', variants('mnist-fedavg.json')),
     Section('What the precisions are worth', 'python -m scripts.tables --table=inference --run --data_dir=DATA',
             _included('inference.md')),
+    Section('What an SNR says', 'python -m scripts.tables --table=pruning --run --data_dir=DATA',
+            _included('pruning.md')),
     Section('What a posterior knows', 'python -m scripts.tables --table=uncertainty --run --data_dir=DATA',
             _included('uncertainty.md')),
     Section('Pictures', 'python -m scripts.figures --data_dir=DATA', pictures),

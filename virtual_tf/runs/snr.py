@@ -50,14 +50,18 @@ def shares(counts):
     return {layer: values[:-1] / values[-1] for layer, values in counts.items()}
 
 
+def percent_below_one(counts):
+    """The share of all weights whose SNR is below 1, in percent."""
+    cut = int(np.searchsorted(GRID, 0.0))
+    return 100 * sum(values[cut] for values in counts.values()) / sum(values[-1] for values in counts.values())
+
+
 def read_out(counts_by_variant):
     """Sentences on the picture: the share of weights below SNR 1, by layer and variant, and which variant has more."""
     below, lines = {}, []
     for variant, counts in counts_by_variant.items():
-        cut = int(np.searchsorted(GRID, 0.0))
-        below[variant] = 100 * sum(values[cut] for values in counts.values()) / sum(
-            values[-1] for values in counts.values())
-        by_layer = ', '.join(f'{layer} {100 * values[cut] / values[-1]:.1f} %' for layer, values in counts.items())
+        below[variant] = percent_below_one(counts)
+        by_layer = ', '.join(f'{layer} {percent_below_one({layer: values}):.1f} %' for layer, values in counts.items())
         lines.append(f'{variant}: {below[variant]:.1f} % of the weights have an SNR below 1 ({by_layer}).')
     if len(below) > 1:
         first, second = sorted(below, key=below.get, reverse=True)[:2]

@@ -60,7 +60,7 @@ class Simulation:
         algorithm, number = self.algorithm, state.round + 1
         ids = self.cohort_ids(number)
         clients = state.clients.read(ids)
-        proposals, deltas, training, sizes = self._train(state.server, clients, ids, number)
+        proposals, deltas, training, sizes = self.train(state.server, clients, ids, number)
         delta = algorithm.aggregate(deltas, training.accepted)
         new_server, shrink = checked_update(algorithm.server_update(state.server, delta), state.server)
         new_clients = algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
@@ -82,7 +82,7 @@ class Simulation:
         """Clients of a round, by its number."""
         return select(len(self.dataset.clients), self.settings.clients_per_round, self.settings.seed, number)
 
-    def _train(self, server, clients, ids, number):
+    def train(self, server, clients, ids, number):
         """client_update of the cohort, in groups side by side; and the clients' sizes [C]."""
         groups = in_groups(self.dataset.train.sizes()[ids], self._per_call)
 

@@ -153,6 +153,9 @@ INFERENCE_CHOSEN = {
     'har': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.05, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
     'vsn': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.02, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
 }
+# Pruned deltas under both updates of the precision, each at its own β, on femnist.
+PRECISIONS = {'natural': {}, 'sgd': {'precision_update': 'sgd', 'kl_weight': 1e-5}}
+PRUNING_PERCENTS, PRUNING_ROUNDS = (0, 75, 90), 100
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -188,6 +191,13 @@ def inference(case, column):
     return experiment(f'inference/{case}/{column}', {'dataset': case, 'rounds': INFERENCE_ROUNDS[case],
                                                      'method': method}, INFERENCE_CHOSEN.get(case, {}).get(method, {}),
                       {'fine_tune': INFERENCE_TUNING} if tuned else {})
+
+
+def pruning(precision, percent):
+    """VIRTUAL without private weights, its deltas pruned by SNR."""
+    return experiment(f'pruning/{precision}/{percent}', {
+        'dataset': 'femnist', 'rounds': PRUNING_ROUNDS, 'method': OURS, 'private': 'none', 'prune': percent},
+        INFERENCE_CHOSEN['femnist'][OURS], PRECISIONS[precision])
 
 
 def kl_study(kl_weight):
@@ -266,6 +276,7 @@ STUDIES = {
     'uncertainty': ([uncertainty(case, column) for case in UNCERTAINTY for column in COMPARED], (0, 1, 2, 3, 4)),
     **{f'inference/{case}': ([inference(case, column) for column in INFERENCE_COLUMNS], (0, 1, 2, 3, 4))
        for case in INFERENCE_ROUNDS},
+    'pruning': ([pruning(precision, percent) for precision in PRECISIONS for percent in PRUNING_PERCENTS], (0, 1, 2)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
 }
 
