@@ -7,7 +7,6 @@
 
 Both train for E epochs, so a round costs two of FedAvg's.
 """
-
 from virtual_tf.core.client_axis import for_each_client
 from virtual_tf.core.settings import Setting
 from virtual_tf.methods import plain_training
