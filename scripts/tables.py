@@ -3,6 +3,7 @@
     python -m scripts.tables --table=2 --data_dir=DATA          # what is there; names the commands for what is missing
     python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
     python -m scripts.tables --table=uncertainty --run --data_dir=DATA    # calibration, unseen clients, foreign data
+    python -m scripts.tables --all --run --data_dir=DATA        # every table, the cheapest first, and the documents
     python -m scripts.tables --docs                             # docs/results.md and README.md's digest, from results/
 
     python -m scripts.tables --table=2 --run --data_dir=DATA --validation_fraction=0.2 --output_dir=runs/val \\
@@ -15,7 +16,7 @@ import pathlib
 
 from absl import flags
 
-from virtual_tf.core import safe_files
+from virtual_tf.core import safe_files, strict_json
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
@@ -30,18 +31,20 @@ from virtual_tf.report import (
     uncertainty_table,
 )
 from virtual_tf.report.sources import Source
-from virtual_tf.studies import grids
+from virtual_tf.studies import costs, grids
 
 from . import entry, run, sweep
 
 STUDIES = {module.STUDY: module for module in (inference_table, precision_table, uncertainty_table)}
+TABLES = ['1', '2', '3', '4', *STUDIES]
 DOCS, README = pathlib.Path('docs'), pathlib.Path('README.md')
 
 
 def define_flags():
     sweep.define_flags()
     flags.adopt_module_key_flags(sweep)
-    flags.DEFINE_enum('table', None, ['1', '2', '3', '4', *STUDIES], 'which table')
+    flags.DEFINE_enum('table', None, TABLES, 'which table')
+    flags.DEFINE_bool('all', False, 'all tables, the cheapest first, and then the documents')
     flags.DEFINE_bool('run', False, 'make the runs that are missing')
     flags.DEFINE_string('results_dir', 'results', 'folder that the table is written to')
     flags.DEFINE_bool('docs', False, 'write docs/results.md and the digest in README.md, below the present folder')
@@ -49,8 +52,10 @@ def define_flags():
 
 def check_flags(values):
     """Refuses what a table has of its own, and to mix runs of other settings into the table that stands."""
-    if not values.table and not values.docs:
-        raise VirtualTfError(f'table must be 1, 2, 3, 4, {" or ".join(STUDIES)}; or give --docs')
+    if not values.table and not values.docs and not values.all:
+        raise VirtualTfError(f'table must be 1, 2, 3, 4, {" or ".join(STUDIES)}; or give --docs, or --all')
+    if values.all and not values.run:
+        raise VirtualTfError('all plays what is missing of every table; add --run, or name one with --table')
     for name in ('study', 'grid', 'method', 'private', 'private_baselines'):
         if flags.FLAGS[name].present:
             raise VirtualTfError(f'{name} is for scripts.sweep: a table has its own; leave it out')
@@ -61,29 +66,56 @@ def check_flags(values):
                              '--results_dir, and --output_dir for the runs')
 
 
+def jobs_of(table, values):
+    """What a table is of: groups of Table 3, {(case, column): {seed: Job}} of the others, {} of the data."""
+    given, seeds = run.given_settings(values), sweep.seeds_of(values)
+    if table == '1':
+        return {}
+    if table == '3':
+        return grids.of_studies(['table3'], given, seeds)
+    return STUDIES[table].jobs_of(given, seeds) if table in STUDIES else paper_tables.jobs_of(int(table), given, seeds)
+
+
+def missing_jobs(table, jobs, folder, root):
+    """Those of a table's jobs that neither a run's folder nor the table's file has."""
+    if table == '3':
+        return [job for group in jobs for job in group.jobs() if not paper_tables.finished(job, root)]
+    path = folder / f'{name_of(table)}.json'
+    kept = strict_json.read(path) if jobs and path.exists() else {}
+    _, missing = paper_tables.collect(jobs, root, kept, lambda job, root: {'finished': True})
+    return [jobs[key][seed] for key, seeds in missing.items() for seed in seeds]
+
+
+def name_of(table):
+    """What its files are called."""
+    return table if table in STUDIES else f'table{table}'
+
+
 def write_table(table, values, folder):
     """Makes the runs that are missing, if that is wanted, and writes the table; returns its Markdown."""
-    root, given = pathlib.Path(values.output_dir).expanduser(), run.given_settings(values)
-    seeds, source = sweep.seeds_of(values), Source(root, values.data_dir, given)
+    root, jobs = pathlib.Path(values.output_dir).expanduser(), jobs_of(table, values)
+    source = Source(root, values.data_dir, run.given_settings(values))
+    if values.run and jobs:
+        sweep.play(missing_jobs(table, jobs, folder, root), values, root)
     if table == '1':
         found = data_table.load(values.data_dir, download=bool(values.download))
         return text_tables.write(folder / 'table1', *data_table.table_of_data(*found))
     if table == '3':
-        groups = grids.of_studies(['table3'], given, seeds)
-        if values.run:
-            sweep.play([job for group in groups for job in group.jobs()], values, root)
-        return pruning_table.write(folder, groups, source)
+        return pruning_table.write(folder, jobs, source)
     if table in STUDIES:
-        jobs = STUDIES[table].jobs_of(given, seeds)
-        if values.run:
-            sweep.play([job for of_seeds in jobs.values() for job in of_seeds.values()], values, root)
         return STUDIES[table].write(folder, jobs, source)
-    table = int(table)
-    jobs = paper_tables.jobs_of(table, given, seeds)
-    if values.run:
-        _, missing = paper_tables.collect(jobs, root, paper_tables.summaries_in(folder, table))
-        sweep.play([jobs[key][seed] for key, lacking in missing.items() for seed in lacking], values, root)
-    return paper_tables.write(folder, table, jobs, source)
+    return paper_tables.write(folder, int(table), jobs, source)
+
+
+def in_order_of_cost(values, folder):
+    """All tables, those first whose missing runs take the least; and says how long each will take."""
+    root, seconds = pathlib.Path(values.output_dir).expanduser(), {}
+    for table in TABLES:
+        missing = missing_jobs(table, jobs_of(table, values), folder, root)
+        seconds[table] = sum(costs.estimates(missing, root, values.data_dir).values()) / values.processes
+        print(f'{name_of(table)}: {len(missing)} runs are missing, which take about {costs.duration(seconds[table])}',
+              flush=True)
+    return sorted(TABLES, key=seconds.get)
 
 
 def write_docs(results):
@@ -103,11 +135,10 @@ def main(_):
     run.load_plugins(values)
     folder = pathlib.Path(values.results_dir).expanduser()
     safe_files.check_writable(folder, 'results_dir')
-    if values.table:
-        text = write_table(values.table, values, folder)
-        name = values.table if values.table in STUDIES else f'table{values.table}'
-        print(f'{text}\nwritten: {folder / name}.md and .tex')
-    if values.docs:
+    for table in in_order_of_cost(values, folder) if values.all else filter(None, [values.table]):
+        text = write_table(table, values, folder)
+        print(f'{text}\nwritten: {folder / name_of(table)}.md and .tex', flush=True)
+    if values.docs or values.all:
         write_docs(folder)
         print(f'written: {DOCS / "results.md"} and the digest in {README}')
 

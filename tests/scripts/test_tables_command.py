@@ -9,7 +9,7 @@ import stored_runs
 
 from scripts import tables
 from virtual_tf.core import strict_json
-from virtual_tf.report import results_page
+from virtual_tf.report import precision_table, results_page
 from virtual_tf.runs.summary import MT, S
 from virtual_tf.simulator import rounds
 from virtual_tf.studies import experiments
@@ -47,7 +47,7 @@ def test_the_command_writes_what_there_is_and_says_what_is_missing(tmp_path):
 
 @pytest.mark.parametrize('arguments, said', [
     (['--table=2', '--study=kl'], 'study is for scripts.sweep'), (['--table=2', '--rounds=3'], 'add --results_dir'),
-    ([], 'table must be')])
+    ([], 'table must be'), (['--all'], 'add --run')])
 def test_flags_that_would_spoil_the_table_are_refused(arguments, said):
     done = start(*arguments)
     assert done.returncode == 2 and said in done.stderr and 'Traceback' not in done.stderr
@@ -59,10 +59,25 @@ def test_only_what_is_missing_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.run, 'given_settings', lambda values: {})
     monkeypatch.setattr(tables.sweep, 'seeds_of', lambda values: [0, 1])
     monkeypatch.setattr(tables.sweep, 'play', lambda jobs, values, root: played.extend(jobs))
-    tables.write_table(2, types.SimpleNamespace(run=True, data_dir='DATA', output_dir=str(tmp_path)), tmp_path)
+    tables.write_table('2', types.SimpleNamespace(run=True, data_dir='DATA', output_dir=str(tmp_path)), tmp_path)
     names = {job.name for job in played}
     assert each.folder(0) in names and each.folder(1) not in names
     assert experiments.table2('mnist', 'fedavg').folder(1) in names
+
+
+def test_all_tables_come_in_the_order_of_what_they_lack(tmp_path, monkeypatch, capsys):
+    values = types.SimpleNamespace(run=True, data_dir='DATA', output_dir=str(tmp_path), processes=2)
+    monkeypatch.setattr(tables.run, 'given_settings', lambda values: {})
+    monkeypatch.setattr(tables.sweep, 'seeds_of', lambda values: None)
+    monkeypatch.setattr(tables.costs, 'estimates', lambda jobs, *_: dict.fromkeys(jobs, 120.0))
+    kept = {'/'.join(key): {str(seed): {'settings': job.settings.to_dict()} for seed, job in of_seeds.items()}
+            for key, of_seeds in precision_table.jobs_of({}).items()}
+    kept['sgd/90'].pop('2')
+    strict_json.write(tmp_path / 'pruning.json', kept)
+    order = tables.in_order_of_cost(values, tmp_path)
+    # The data has no runs, the study of pruning lacks one of its 18, the others all of theirs.
+    assert order[:2] == ['1', 'pruning'] and {*order} == {*tables.TABLES}
+    assert 'pruning: 1 runs are missing, which take about 60 s' in capsys.readouterr().out
 
 
 def test_the_documents_are_made_from_the_results(tmp_path):
