@@ -1,12 +1,14 @@
 """What a posterior knows: calibration, the worst clients, clients nobody has seen, foreign examples; by method."""
 from virtual_tf.core import strict_json
 from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.methods import registry
 from virtual_tf.report import paper_tables, text_tables
 from virtual_tf.runs import opened, out_of_distribution
 from virtual_tf.runs.out_of_distribution import SCORES
 from virtual_tf.studies import experiments, grids
 
-STUDY, REFERENCE = 'uncertainty', 'fedavg'
+STUDY = 'uncertainty'
+REFERENCE = next(name for name, method in registry.METHODS.items() if method.reference)
 _MEASURES = (('accuracy', 'accuracy %', 100, 2), ('cross_entropy', 'cross-entropy', 1, 3), ('ece', 'ECE %', 100, 2),
              ('brier', 'Brier', 1, 3), ('accuracy_worst', 'worst client %', 100, 2),
              ('accuracy_p10', '10th percentile %', 100, 2))
