@@ -20,14 +20,14 @@ def connected(address=None, cores=None):
         ray = importlib.import_module('ray')
     except ImportError:
         raise VirtualTfError('engine=ray needs Ray; install requirements-flower.txt of the repository') from None
+    if address:
+        check_reachable(address)
     if ray.is_initialized():
         yield ray
         return
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
     os.environ.setdefault('RAY_worker_niceness', '0')     # the runs are what the machine is for
     os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')     # else it warns of what is to come
-    if address:
-        check_reachable(address)
     try:
         ray.init(address=address, num_cpus=None if address else cores, include_dashboard=False, log_to_driver=False,
                  configure_logging=False)

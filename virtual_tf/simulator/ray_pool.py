@@ -82,7 +82,7 @@ class Pool:
         self._actor = ray.remote(num_cpus=cores, num_gpus=gpus, max_concurrency=cores)(Worker)
         self._numbers = itertools.count()
         self._actors = {}         # number → actor, of those that are there
-        self._coming = {}         # reference to the first answer → (number, actor)
+        self._coming = {}         # reference to the first answer → (number, actor, run that it was opened for)
         self._opening = None      # what a worker needs for the run
         self.begin_round()
 
@@ -210,9 +210,11 @@ class Pool:
         self._start_one()
 
     def _start_one(self):
-        number, actor = next(self._numbers), self._actor.remote(self.cores)
+        self._expect(next(self._numbers), self._actor.remote(self.cores))
+
+    def _expect(self, number, actor):
         reference = actor.open.remote(*self._opening) if self._opening else actor.pid.remote()
-        self._coming[reference] = number, actor
+        self._coming[reference] = number, actor, self._opening
 
     def _admit(self, timeout):
         """Takes in the workers that are ready."""
@@ -220,7 +222,10 @@ class Pool:
             return
         ready, _ = self._ray.wait(list(self._coming), num_returns=len(self._coming), timeout=timeout)
         for reference in ready:
-            number, actor = self._coming.pop(reference)
+            number, actor, opening = self._coming.pop(reference)
+            if opening is not self._opening:     # another run has begun meanwhile
+                self._expect(number, actor)
+                continue
             self._actors[number] = actor
             with self._losing(number):
                 self._ray.get(reference)
@@ -234,7 +239,7 @@ class Pool:
             self._admit(timeout=1.0)
 
     def close(self):
-        for actor in (*self._actors.values(), *(actor for _, actor in self._coming.values())):
+        for actor in (*self._actors.values(), *(actor for _, actor, _ in self._coming.values())):
             self._ray.kill(actor)
         self._actors, self._coming = {}, {}
 

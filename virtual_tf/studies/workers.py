@@ -18,6 +18,7 @@ from virtual_tf.core.errors import Interrupted, VirtualTfError
 from virtual_tf.core.settings import Settings
 from virtual_tf.runs import driver
 from virtual_tf.runs.folder import RunFolder
+from virtual_tf.runs.hooks import Hook
 
 TRIES = 3                 # of a job whose process was lost
 ERROR = 'error.txt'
@@ -49,8 +50,8 @@ class Place(NamedTuple):
     plugins: tuple = ()
 
 
-def play(job, place, cores=None):
-    """Plays one job in this process, on these cores alone; SIGTERM ends it after a round."""
+def play(job, place, cores=None, **options):
+    """Plays one job in this process, on these cores alone; SIGTERM ends it after a round. Options are driver.run's."""
     if cores:
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
     _end_with_parent()
@@ -65,7 +66,7 @@ def play(job, place, cores=None):
     (folder / ERROR).unlink(missing_ok=True)
     try:
         driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
-                   stop=lambda: bool(asked))
+                   stop=lambda: bool(asked), **options)
     except Interrupted:
         return
     except VirtualTfError as error:
@@ -139,6 +140,28 @@ def outcome(job, root, exitcode=0):
     if exitcode == 0 and (root / job.name / ERROR).exists():
         return (root / job.name / ERROR).read_text(encoding='utf-8')
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
+
+
+class _Watch(Hook):
+    """Calls a function after every round."""
+
+    def __init__(self, watch):
+        self._watch = watch
+
+    def on_round(self, metrics, simulation, state):
+        self._watch()
+
+
+def run_one_by_one(jobs, place, make, watch=lambda *_: None):
+    """Plays jobs one after the other in this process, each by what `make` makes; returns {job: error}."""
+    ended, errors = [], {}
+    for job in jobs:
+        play(job, place, make=make, more_hooks=[_Watch(lambda job=job: watch([job], ended))])
+        ended.append(job)
+        if error := outcome(job, place.root):
+            errors[job] = error
+    watch([], ended)
+    return errors
 
 
 def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
