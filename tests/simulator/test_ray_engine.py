@@ -264,6 +264,13 @@ def wait_for_round(folder, number, process):
         time.sleep(0.02)
 
 
+def processes_below(pid):
+    """{pid: command} of all that a process has started, and those have."""
+    children = subprocess.run(['pgrep', '-P', str(pid)], capture_output=True, text=True).stdout.split()
+    own = {int(child): pathlib.Path(f'/proc/{child}/cmdline').read_text() for child in children}
+    return own | {found: name for child in children for found, name in processes_below(child).items()}
+
+
 @pytest.mark.slow
 def test_a_killed_worker_and_a_killed_driver(tmp_path):
     subprocess.run([*COMMAND, f'--output_dir={tmp_path / "local"}'], check=True, capture_output=True)
@@ -273,12 +280,17 @@ def test_a_killed_worker_and_a_killed_driver(tmp_path):
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         wait_for_round(folder, 3, process)
-        session = subprocess.run(['pgrep', '-f', '^ray::Worker'], capture_output=True, text=True, check=True).stdout
-        os.kill(int(session.split()[0]), signal.SIGKILL)
+        below = processes_below(process.pid)
+        os.kill(next(pid for pid, name in below.items() if name.startswith('ray::Worker')), signal.SIGKILL)
         wait_for_round(folder, RunFolder(folder).progress().round + 2, process)
     finally:
+        below = processes_below(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        time.sleep(2.0)
+        for pid in below:     # Ray's own helpers stay behind
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     played = RunFolder(folder).progress().round
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
