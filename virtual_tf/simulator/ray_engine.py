@@ -103,7 +103,8 @@ class RaySimulation(rounds.Simulation):
             new_server, shrink = checked_update(self.algorithm.server_update(state.server, delta), state.server)
             shrink = {name: np.asarray(r) for name, r in shrink.items()}
             self._pool.moved += size_of(shrink) * len(deltas)
-            written = self._pool.ask(trained.workers(), 'commit', shrink, state.clients.next_version)
+            written = self._pool.ask(
+                trained.workers(), 'commit', self._pool.put(shrink), state.clients.next_version)
             if len(written) == len(trained.workers()):
                 return new_server, shrink
 

@@ -101,6 +101,8 @@ class Worker:
 
     def commit(self, shrink, version):
         """Files with the new states of the accepted clients of all groups of the round; can be asked for again."""
+        shrink = _fetch(shrink)
+
         def write(group):
             ids, clients, proposals, deltas, training = group
             states = self._algorithm.commit(clients, proposals, deltas, shrink, training.accepted)
@@ -132,7 +134,12 @@ class Worker:
         """The server's state after that round; fetched once."""
         with self._lock:
             if self._server_number != number:
-                leaves = importlib.import_module('ray').get(reference[0])
+                leaves = _fetch(reference)
                 self._server = tf.nest.pack_sequence_as(self._structure, [tf.constant(leaf) for leaf in leaves])
                 self._server_number = number
             return self._server
+
+
+def _fetch(reference):
+    """What Pool.put has put."""
+    return importlib.import_module('ray').get(reference[0])
