@@ -52,6 +52,7 @@ def define_flags():
         if name not in _FIRST:
             entry.under(_heading(name, setting), name)
     entry.under('run', 'resume', 'plugins', 'private_baselines')
+    entry.under('many machines', 'engine', 'ray_address', 'workers', 'gpus_per_worker')
 
 
 def _define_engine():
@@ -62,7 +63,6 @@ def _define_engine():
                          '--threads cores [one a machine, with all its cores]', lower_bound=1)
     flags.DEFINE_float('gpus_per_worker', 0.0, 'GPUs of each worker on Ray; this has been tried on no GPU',
                        lower_bound=0.0)
-    entry.under('many machines', 'engine', 'ray_address', 'workers', 'gpus_per_worker')
 
 
 def _heading(name, setting):
