@@ -63,6 +63,10 @@ class RaySimulation(rounds.Simulation):
         self._measure_server(state)
 
     def play_round(self, state):
+        with self._pool.connection():
+            return self._play_round(state)
+
+    def _play_round(self, state):
         started = time.perf_counter()
         self._pool.begin_round()
         number = state.round + 1

@@ -96,6 +96,15 @@ class Pool:
             raise VirtualTfError(f'{len(self._coming)} of {self.workers} workers have not started in {_START:.0f} s; '
                                  'others may hold the cores of the Ray cluster: ray status tells')
 
+    @contextlib.contextmanager
+    def connection(self):
+        """What Ray says when the driver's own machine has lost the cluster is the end of the run, in one sentence."""
+        try:
+            yield
+        except (ConnectionError, self._ray.exceptions.RayError) as error:
+            raise RunError(f'the Ray cluster is lost ({_reason(error)}); the last checkpoint is intact: the same '
+                           'command continues from there once there is a cluster again') from error
+
     def begin_round(self):
         """Counts from nothing: seconds of a core without work, bytes moved, seconds of moving, deaths."""
         self.waited, self.moved, self.fetched, self._deaths = 0.0, 0, 0.0, 0
