@@ -48,12 +48,12 @@ def pools(tmp_path_factory):
     """The function that gives a Pool of so many workers; more cores than the machine has are a matter of belief."""
     folder, made = tmp_path_factory.mktemp('pools'), {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(ray_cluster.connected(cores=8))
+        stack.enter_context(ray_cluster.connected(cores=16))
 
-        def pool(workers):
-            if workers not in made:
-                made[workers] = stack.enter_context(ray_pool.opened(folder, workers=workers, cores=1))
-            return made[workers]
+        def pool(workers, cores=1):
+            if (workers, cores) not in made:
+                made[workers, cores] = stack.enter_context(ray_pool.opened(folder, workers=workers, cores=cores))
+            return made[workers, cores]
         yield pool
 
 
@@ -112,6 +112,14 @@ def test_workers_give_the_numbers_of_one_process(variant, workers, pools, local,
     history = play(settings, dataset, tmp_path, pools(workers))
     assert_close_runs(local(settings), tmp_path)
     assert all({*row} >= NEW and row['seconds_waiting'] >= 0.0 and row['bytes_moved'] > 0 for row in history)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('store', ['auto', 'disk'])
+def test_workers_of_several_cores_train_groups_side_by_side(store, pools, local, dataset, tmp_path):
+    settings = settings_of(private='residual', clients_per_round=9, store=store)
+    play(settings, dataset, tmp_path, pools(2, cores=2))
+    assert_close_runs(local(settings), tmp_path)
 
 
 def test_a_method_without_a_model_of_the_server_is_tested_too(pools, local, dataset, tmp_path):
@@ -199,6 +207,13 @@ def test_workers_that_keep_dying_end_the_run(pools, monkeypatch):
             pool._lose(number, RuntimeError('no memory\nand more'))
 
 
+def test_a_cluster_that_is_lost_is_one_sentence(pools):
+    pool = pools(2)
+    for error in (BrokenPipeError('pipe'), ray.exceptions.LocalRayletDiedError('gone')):
+        with pytest.raises(RunError, match=r'the Ray cluster is lost .*; the last'), pool.connection():
+            raise error
+
+
 def test_an_error_in_a_worker_is_the_runs(pools, dataset, tmp_path):
     pool = pools(2)
     with pytest.raises(VirtualTfError, match=r'no file .*nowhere'):
@@ -232,7 +247,7 @@ def test_a_folder_that_workers_do_not_see_is_one_sentence(tmp_path):
 
 def test_bad_input_is_refused_before_a_worker_starts(pools, tmp_path):
     pools(2)
-    for options, said in (({'workers': 9}, 'workers = 9 with 1 core each do not fit: the Ray cluster has 8 cores'),
+    for options, said in (({'workers': 17}, 'workers = 17 with 1 core each do not fit: the Ray cluster has 16 cores'),
                           ({'workers': 2, 'cores': 1, 'gpus': 1.0}, '2 GPUs are asked for, and of the 0'),
                           ({'address': '127.0.0.1:9'}, 'no Ray cluster answers at ray_address = 127.0.0.1:9')):
         with pytest.raises(VirtualTfError, match=said), ray_pool.opened(tmp_path, **options):

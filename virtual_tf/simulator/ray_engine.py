@@ -166,7 +166,8 @@ class RaySimulation(rounds.Simulation):
 
     def _sync(self):
         """[(client, version), …] that the workers have brought to the disk."""
-        return [written for found in self._pool.ask(self._pool.alive(), 'sync').values() for written in found]
+        with self._pool.connection():
+            return [written for found in self._pool.ask(self._pool.alive(), 'sync').values() for written in found]
 
 
 class _Trained:
