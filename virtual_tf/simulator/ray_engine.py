@@ -43,10 +43,10 @@ class RaySimulation(rounds.Simulation):
         self._receivers = set()       # workers that have it
 
     def start(self, folder=None):
-        server = self.algorithm.init(self.settings.seed)
-        fresh = rounds.fresh_clients(self.algorithm, self.dataset, self.settings, server)
         if folder is None:
             raise VirtualTfError('engine=ray needs the folder of a run, which its workers share')
+        server = self.algorithm.init(self.settings.seed)
+        fresh = rounds.fresh_clients(self.algorithm, self.dataset, self.settings, server)
         folder = folder.resolve()
         store = SharedStore(fresh, folder, self._sync)
         self._pool.open(self.dataset, self.settings, plugins.loaded(), str(folder), self._per_call)
@@ -113,7 +113,9 @@ class RaySimulation(rounds.Simulation):
                 return new_server, shrink
 
     def _groups(self, ids):
-        """Rows of these clients in groups of one call."""
+        """Rows of these clients, who may be none, in groups of one call."""
+        if not len(ids):
+            return []
         return groups_by_home(self.dataset.train.sizes()[ids], [self._home(i) for i in ids], self._per_call)
 
     def _home(self, client):
@@ -147,7 +149,7 @@ class RaySimulation(rounds.Simulation):
 
     def _measure_clients(self, state, ids):
         """MT of these clients, into the scores."""
-        groups = self._groups(ids) if len(ids) else []
+        groups = self._groups(ids)
         for rows, done in zip(groups, self._pool.run([self._task('measure', ids[rows], state) for rows in groups])):
             for name, found in done.found.items():
                 state.scores[name].put(ids[rows], found)
