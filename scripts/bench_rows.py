@@ -55,7 +55,8 @@ def ours(model, epochs, method, one_call=False, **options):
     from virtual_tf.methods.registry import make_settings
     from virtual_tf.runs import driver
     settings = make_settings({'method': method, 'model': model, 'dataset': 'bench', 'epochs': epochs,
-                              'batch_size': SIZES[model][1], 'clients_per_round': CLIENTS, **options})
+                              'batch_size': SIZES[model][1], 'clients_per_round': CLIENTS, 'clients_per_call': 0,
+                              **options})
     simulation = driver.build(settings, make_dataset(model))
     state, ids = simulation.start(), np.arange(CLIENTS)
     states = state.clients.read(ids)

@@ -4,6 +4,7 @@
     python -m scripts.sweep --study=sweeps/mnist --data_dir=DATA               # the sweep that chose their values
     python -m scripts.sweep --method=virtual,fedavg --dataset=watch --grid=client_lr=0.05,0.1,0.2 \\
         --validation_fraction=0.2 --seed=0,1                                   # a grid of your own
+    python -m scripts.sweep … --halving=8:4,20:2                               # 4 points go on after 8 rounds, …
 
 It may be killed at any time: what is finished is skipped, what is not continues. All flags of scripts.run apply to
 every run.
@@ -15,7 +16,7 @@ from absl import flags
 
 from virtual_tf.core import processors, strict_json
 from virtual_tf.core.errors import RunError, VirtualTfError
-from virtual_tf.studies import costs, experiments, grids, workers
+from virtual_tf.studies import costs, experiments, grids, halving, workers
 
 from . import entry, live_table, run
 
@@ -28,6 +29,8 @@ def define_flags():
     flags.DEFINE_list('study', [], 'experiments of the paper: ' + ', '.join(
         [*experiments.STUDIES, *experiments.GRIDS]))
     flags.DEFINE_multi_string('grid', [], 'axis of a grid, as client_lr=0.05,0.1,0.2; several are crossed')
+    flags.DEFINE_string('halving', None, 'stages of successive halving, as 8:4,20:2: after 8 rounds the 4 best points '
+                        'of a grid go on, after 20 the 2 best, and those to the end')
     flags.DEFINE_enum('select', 'val', grids.SELECTIONS,
                       'what chooses the best point: held-out training data, or the best round on test data (the paper)')
 
@@ -55,6 +58,10 @@ def groups_of_flags(values):
             variants, grids.parse_grid(values.grid, run.LISTS), given, seeds_of(values) or [0])
         notices += run.unused(values)
     grids.check(groups, values.select)
+    if values.halving:
+        if values.select != 'val':
+            raise VirtualTfError('halving decides on held-out training data; leave out --select')
+        halving.check(halving.parse(values.halving), groups)
     return groups, notices
 
 
@@ -85,6 +92,14 @@ def play(jobs, values, root):
             f'{job.name}: {error}' for job, error in list(errors.items())[:3]))
 
 
+def play_groups(groups, values, root):
+    """Plays all of the groups, or by halving; returns what is left of them and {name: record of stages}."""
+    if values.halving:
+        return halving.play(groups, halving.parse(values.halving), root, lambda jobs: play(jobs, values, root))
+    play([job for group in groups for job in group.jobs()], values, root)
+    return groups, {}
+
+
 def main(_):
     values = flags.FLAGS
     run.load_plugins(values)
@@ -92,12 +107,19 @@ def main(_):
     root, started = pathlib.Path(values.output_dir).expanduser(), time.monotonic()
     for notice in notices:
         print(notice)
-    play([job for group in groups for job in group.jobs()], values, root)
+    groups, stages = play_groups(groups, values, root)
     records = {}
     for group in groups:
-        if len(group.points) > 1:
+        if len(group.points) > 1 or stages.get(group.name):
             text, records[group.name] = grids.report(group, root, values.select)
             print(text)
+            if stages.get(group.name):
+                scores = {point: [grids.score(job, root, values.select) for job in jobs.values()]
+                          for point, jobs in group.points.items()}
+                chosen = dict(halving.choose(scores))
+                records[group.name] |= {'chosen': chosen, 'stages': stages[group.name]}
+                print('  chosen, the smallest rate within one standard error of the best: '
+                      + ' '.join(f'{name}={value}' for name, value in chosen.items()))
         else:
             print(f'{group.name}: finished in {root / group.name}')
     for name in grids.misplaced_lines(records):

@@ -15,6 +15,13 @@ def test_a_gradient_is_clipped_by_the_joint_norm_of_its_client():
     assert np.array_equal(guards.clip_scale(gradients, 0.0), np.ones(3)), 'zero clips nothing'
 
 
+def test_the_norm_is_that_of_all_numbers_whatever_their_shape():
+    generator = np.random.default_rng(0)
+    leaves = [generator.normal(size=[2, *shape]).astype(np.float32) for shape in ((), (3,), (4, 5), (2, 3, 4, 5))]
+    norms = np.sqrt(sum(np.sum(np.square(leaf.reshape(2, -1)), axis=1) for leaf in leaves))
+    np.testing.assert_allclose(guards.clip_scale(list(map(tf.constant, leaves)), 1.5), 1.5 / norms, rtol=1e-5)
+
+
 def test_the_largest_share_that_is_no_worse_is_kept():
     # f(p) = (p − a)² from p = 0 to 1: no worse as long as p ≤ 2a. The last two never are: a < 0, and f is no number.
     a = tf.constant([0.6, 0.5, 0.3, 0.13, 0.1, -1.0, np.nan])

@@ -41,3 +41,15 @@ def test_the_study_keeps_clients_out_and_samples():
         settings = of_seeds[0].settings
         assert (settings.unseen_fraction, settings.eval_samples) == (0.2, 10)
         assert settings.split == ('dirichlet:0.1' if case == 'mnist-dirichlet' else '') and settings.method == column
+
+
+def test_differences_to_fedavg_are_paired_by_seed():
+    jobs = uncertainty_table.jobs_of({}, seeds=[0, 1, 2])
+    # VIRTUAL is 0.1 above FedAvg with both seeds that they share, though levels differ by seed.
+    records = {('har', 'fedavg'): {seed: record(jobs['har', 'fedavg'][seed], 0.1 * seed) for seed in (0, 1)},
+               ('har', 'virtual'): {seed: record(jobs['har', 'virtual'][seed], 0.1 * seed + 0.1) for seed in (0, 1, 2)}}
+    _, lines = uncertainty_table.of_model(records, 'mt')
+    for name in ('VIRTUAL − FedAvg', 'VIRTUAL, 10 samples − FedAvg'):
+        line = next(line for line in lines if line[1] == name)
+        assert line[2:] == ['+10.00 ± 0.00', '+0.100 ± 0.000', '+10.00 ± 0.00', '+0.100 ± 0.000', '+10.00 ± 0.00',
+                            '+10.00 ± 0.00', '2']

@@ -58,6 +58,8 @@ def test_a_grid_of_one_s_own_has_a_group_for_each_method_and_variant(asked):
     (['--grid=nonsense=1'], 'nonsense'),
     (['--method=virtual,nonsense'], 'nonsense'),
     (['--seed=x'], 'seed must be a whole number'),
+    (['--grid=client_lr=0.1,0.2', '--validation_fraction=0.2', '--rounds=5', '--halving=5:1'], 'a whole run has 5'),
+    (['--grid=client_lr=0.1,0.2', '--select=test_max', '--halving=5:1'], 'halving decides on held-out'),
 ])
 def test_flags_that_do_not_fit_are_refused(asked, arguments, said):
     with pytest.raises(VirtualTfError, match=said):

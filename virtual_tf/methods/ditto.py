@@ -7,12 +7,9 @@
 
 Both train for E epochs, so a round costs two of FedAvg's.
 """
-from functools import partial
-
-from virtual_tf.core.client_axis import aggregate, for_each_client
+from virtual_tf.core.client_axis import for_each_client
 from virtual_tf.core.settings import Setting
-from virtual_tf.methods import local_sgd, plain_training
-from virtual_tf.methods.interface import Algorithm
+from virtual_tf.methods import plain_training
 from virtual_tf.methods.registry import Method, Sweep, register
 from virtual_tf.networks import gated
 
@@ -28,12 +25,7 @@ def client_update(network, settings, server, clients, cohort):
 
 def ditto(network, settings):
     """The method as an Algorithm; a client's state is its v_i."""
-    return Algorithm(
-        partial(plain_training.initial_weights, network, settings),
-        lambda server, weight, keys: for_each_client(server, len(weight)),
-        local_sgd.compiled(partial(client_update, network, settings), settings), aggregate,
-        partial(plain_training.server_update, settings), plain_training.commit, plain_training.server_model,
-        client_models=gated.without_private, no_delta=plain_training.no_delta)
+    return plain_training.personal_models(network, settings, client_update)
 
 
 METHOD = register(Method(

@@ -18,10 +18,14 @@ def clip_scale(gradients, max_norm):
     leaves = tf.nest.flatten(gradients)
     if not max_norm:
         return tf.ones([leaves[0].shape[0]], leaves[0].dtype)
-    # As a product of vectors: XLA vectorises that on a CPU, and not a sum of squares.
-    flat = [tf.reshape(leaf, [leaf.shape[0], 1, -1]) for leaf in leaves]
-    norm = tf.sqrt(tf.add_n([tf.matmul(leaf, leaf, transpose_b=True)[:, 0, 0] for leaf in flat]))
-    return max_norm / tf.maximum(norm, max_norm)
+    return max_norm / tf.maximum(tf.sqrt(tf.add_n([_sum_of_squares(leaf) for leaf in leaves])), max_norm)
+
+
+def _sum_of_squares(leaf):
+    """[C] of [C, …], its rows added up by a product: XLA vectorises that on a CPU, and not a sum of squares."""
+    columns = leaf.shape[-1] if leaf.shape.rank > 1 else 1
+    rows = tf.reshape(tf.square(leaf), [leaf.shape[0], -1, columns])
+    return tf.reduce_sum(tf.matmul(tf.ones([*rows.shape[:2], 1], leaf.dtype), rows, transpose_a=True), axis=[1, 2])
 
 
 def backtrack(objective, between):

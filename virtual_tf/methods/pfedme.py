@@ -8,15 +8,12 @@
 A client deploys θ_i. Its steps are implicit in the quadratic term: they rest where explicit ones do, which would need
 η_c·λ < 2. A round costs R of FedAvg's.
 """
-from functools import partial
-
 import tensorflow as tf
 
 from virtual_tf.core import random_streams
-from virtual_tf.core.client_axis import aggregate, all_finite, for_each_client, over_clients
+from virtual_tf.core.client_axis import all_finite, for_each_client, over_clients
 from virtual_tf.core.settings import Setting
 from virtual_tf.methods import guards, local_sgd, plain_training
-from virtual_tf.methods.interface import Algorithm
 from virtual_tf.methods.registry import Method, Sweep, register
 from virtual_tf.networks import gated
 from virtual_tf.networks.likelihood import expected_loss
@@ -69,12 +66,7 @@ def client_update(network, settings, server, clients, cohort):
 
 def pfedme(network, settings):
     """The method as an Algorithm; a client's state is its θ_i."""
-    return Algorithm(
-        partial(plain_training.initial_weights, network, settings),
-        lambda server, weight, keys: for_each_client(server, len(weight)),
-        local_sgd.compiled(partial(client_update, network, settings), settings), aggregate,
-        partial(plain_training.server_update, settings), plain_training.commit, plain_training.server_model,
-        client_models=gated.without_private, no_delta=plain_training.no_delta)
+    return plain_training.personal_models(network, settings, client_update)
 
 
 METHOD = register(Method(

@@ -4,14 +4,15 @@ A client minimises  F_i(w) + (l2/2)·‖w − anchor‖²  with F_i its mean los
 The server moves by η_s times the mean of the clients' differences, weighted by client size:
 s ← s + η_s · Σ N_i (s_i − s) / Σ N_i. A delta is the pair (N_i (s_i − s), N_i): summing is all that aggregation does.
 """
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from virtual_tf.core import random_streams
-from virtual_tf.core.client_axis import all_finite, for_each_client, keep_accepted, over_clients
+from virtual_tf.core.client_axis import aggregate, all_finite, for_each_client, keep_accepted, over_clients
 from virtual_tf.methods import guards, local_sgd
-from virtual_tf.methods.interface import Training, WeighedDelta
+from virtual_tf.methods.interface import Algorithm, Training, WeighedDelta
 from virtual_tf.methods.rounding import round_values
 from virtual_tf.networks import gated
 from virtual_tf.networks.likelihood import expected_loss
@@ -111,3 +112,11 @@ def commit(clients, proposals, deltas, shrink, accepted):
 
 def server_model(server):
     return gated.without_private(for_each_client(server, 1))
+
+
+def personal_models(network, settings, client_update):
+    """The Algorithm of methods whose clients keep a whole model beside what they send: it starts as the server's."""
+    return Algorithm(
+        partial(initial_weights, network, settings), lambda server, weight, keys: for_each_client(server, len(weight)),
+        local_sgd.compiled(partial(client_update, network, settings), settings), aggregate,
+        partial(server_update, settings), commit, server_model, client_models=gated.without_private, no_delta=no_delta)

@@ -6,7 +6,7 @@ from virtual_tf.runs import opened, out_of_distribution
 from virtual_tf.runs.out_of_distribution import SCORES
 from virtual_tf.studies import experiments, grids
 
-STUDY = 'uncertainty'
+STUDY, REFERENCE = 'uncertainty', 'fedavg'
 _MEASURES = (('accuracy', 'accuracy %', 100, 2), ('cross_entropy', 'cross-entropy', 1, 3), ('ece', 'ECE %', 100, 2),
              ('brier', 'Brier', 1, 3), ('accuracy_worst', 'worst client %', 100, 2),
              ('accuracy_p10', '10th percentile %', 100, 2))
@@ -42,14 +42,25 @@ def foreign(folder, against, data_dir):
 
 
 def of_model(records, model):
-    """Header and lines of S or MT, the last five rounds: a line for each case, method and way to predict."""
+    """Header and lines of S or MT, the last five rounds: a line for each case, method and way to predict.
+
+    A second line has VIRTUAL's differences to the reference's predictions at the means, paired by seed.
+    """
     lines = []
     for (case, column), seeds in records.items():
+        theirs = records.get((case, REFERENCE), {}) if column == experiments.OURS else {}
+        common = [(record, theirs[seed]) for seed, record in seeds.items() if seed in theirs]
         for ending, (_, label) in _WAYS.items():
             if all(f'{model}{ending}/accuracy' in record['last_5'] for record in seeds.values()):
-                lines.append([f'`{case}`', _name(column, label, seeds), *(text_tables.cell(
-                    [factor * record['last_5'][f'{model}{ending}/{name}'] for record in seeds.values()], digits)
-                    for name, _, factor, digits in _MEASURES), str(len(seeds))])
+                name = _name(column, label, seeds)
+                lines.append([f'`{case}`', name, *(text_tables.cell(
+                    [factor * record['last_5'][f'{model}{ending}/{key}'] for record in seeds.values()], digits)
+                    for key, _, factor, digits in _MEASURES), str(len(seeds))])
+                if common:
+                    lines.append([f'`{case}`', f'{name} − {experiments.COLUMNS[REFERENCE].label}', *(text_tables.cell(
+                        [factor * (ours['last_5'][f'{model}{ending}/{key}'] - other['last_5'][f'{model}/{key}'])
+                         for ours, other in common], digits, sign='+') for key, _, factor, digits in _MEASURES),
+                        str(len(common))])
     title = {'server': 'S', 'mt': 'MT'}[model]
     return (f'{title} on', 'method', *(heading for _, heading, *_ in _MEASURES), 'seeds'), lines
 

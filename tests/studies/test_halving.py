@@ -1,0 +1,68 @@
+import math
+import shutil
+
+import pytest
+import stored_runs
+
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.studies import grids, halving
+from virtual_tf.studies.halving import Stage
+
+RATES = (0.1, 0.2, 0.3, 0.4)
+
+
+def make_groups(seeds=(0,), rounds=6):
+    groups, _ = grids.of_variants([{'method': 'fedavg'}], {'client_lr': RATES},
+                                  {'rounds': rounds, 'validation_fraction': 0.2}, seeds)
+    return groups
+
+
+def player(root, accuracy):
+    """Plays a job as a real run would: to its rounds, from where it was; and notes what it was asked for."""
+    asked = []
+
+    def play(jobs):
+        asked.append([(job.settings.client_lr, job.settings.rounds) for job in jobs])
+        for job in jobs:
+            path = root / job.name
+            shutil.rmtree(path, ignore_errors=True)
+            rows = [{f'val_{name}/accuracy': accuracy(job.settings.client_lr, number) for name in ('server', 'mt')}
+                    for number in range(1, job.settings.rounds + 1)]
+            stored_runs.write(path, job.settings, rows)
+    return play, asked
+
+
+def test_stages_are_read_and_nonsense_is_refused():
+    assert halving.parse('8:4,20:2') == [Stage(8, 4), Stage(20, 2)]
+    for text in ('8', '8:4,8:2', '8:4,20:4', 'x:y', '0:1', '8:0', ''):
+        with pytest.raises(VirtualTfError, match='as 8:4,20:2'):
+            halving.parse(text)
+    with pytest.raises(VirtualTfError, match='a whole run has 6'):
+        halving.check([Stage(6, 2)], make_groups())
+
+
+def test_the_best_go_on_and_nothing_is_played_that_was_decided(tmp_path):
+    # The rate that is best early is not the best later, and 0.1 is out before it would have won.
+    curves = {0.1: lambda t: 0.1 * t, 0.2: lambda t: 0.5, 0.3: lambda t: 0.45 + 0.05 * t, 0.4: lambda t: math.nan}
+    play, asked = player(tmp_path, lambda rate, number: curves[rate](number))
+    (group,), records = halving.play(make_groups(), [Stage(1, 2), Stage(3, 1)], tmp_path, play)
+    assert asked == [[(rate, 1) for rate in RATES], [(0.2, 3), (0.3, 3)], [(0.3, 6)]]
+    assert [dict(point)['client_lr'] for point in group.points] == [0.3]
+    first, second = records['fedavg']
+    assert [point['goes_on'] for point in first['points']] == [True, True, False, False]
+    assert first['points'][0]['scores'] == [pytest.approx(50.0)] and second['rounds'] == 3
+    # Again, after a stop: all decisions are the same and nothing short of the end is played.
+    lacking = []
+    again, records_again = halving.play(make_groups(), [Stage(1, 2), Stage(3, 1)], tmp_path, lambda few: lacking.extend(
+        job for job in few if not halving.reached(job, tmp_path)))
+    assert lacking == [] and [*again[0].points] == [*group.points] and str(records_again) == str(records)
+
+
+def test_of_points_within_a_standard_error_the_smallest_rate_is_chosen():
+    def point(rate):
+        return (('client_lr', rate),)
+    # The best has mean 92 and a standard error of 1: 91.5 is near enough, 90 is not.
+    scores = {point(0.1): [90.0, 90.0], point(0.2): [91.0, 92.0], point(0.4): [91.0, 93.0], point(0.3): [91.5, 91.5]}
+    assert halving.choose(scores) == point(0.2)
+    assert halving.choose({point(0.1): [90.0], point(0.2): [91.0]}) == point(0.2)
+    assert halving.choose({point(0.1): [math.nan], point(0.2): [10.0]}) == point(0.2)

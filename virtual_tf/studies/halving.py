@@ -1,0 +1,98 @@
+"""Successive halving: all points of a grid play a few rounds, the best of them go on from there.
+
+Most of a grid's points are poor, and show it early. A stage '8:4' plays to round 8 and keeps the 4 best; after the last
+stage those that are left play to the end. A run continues from its checkpoint, so nothing is played twice, and what was
+decided is read from the rounds that were played: the same command after a stop comes to the same decisions.
+"""
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.runs.summary import MT, S
+from virtual_tf.studies.grids import Group
+
+RATE = 'client_lr'
+
+
+class Stage(NamedTuple):
+    rounds: int
+    keep: int     # points of a grid that go on
+
+
+def parse(text):
+    """Stages of a text such as 8:4,20:2: ever more rounds for ever fewer points."""
+    try:
+        stages = [Stage(*map(int, part.split(':'))) for part in text.split(',')]
+    except (TypeError, ValueError):
+        stages = []
+    ascending = all(a.rounds < b.rounds and a.keep > b.keep for a, b in itertools.pairwise(stages))
+    if not stages or not ascending or stages[0].rounds < 1 or stages[-1].keep < 1:
+        raise VirtualTfError('halving must be rounds and how many points go on, ever more for ever fewer, as 8:4,20:2; '
+                             f'got {text!r}')
+    return stages
+
+
+def check(stages, groups):
+    """Refuses stages that are no shorter than the runs."""
+    for job in (job for group in groups for job in group.jobs()):
+        if stages[-1].rounds >= job.settings.rounds:
+            raise VirtualTfError(f'halving has a stage of {stages[-1].rounds} rounds, but a whole run has '
+                                 f'{job.settings.rounds}; ask for more rounds or shorter stages')
+
+
+def play(groups, stages, root, play_jobs):
+    """Plays the stages and what is left after them; returns the Groups that are left and {name: record of stages}."""
+    records = {group.name: [] for group in groups}
+    for stage in stages:
+        shortened = [_of_rounds(group, stage.rounds) for group in groups]
+        play_jobs([job for group in shortened for job in group.jobs() if not reached(job, root)])
+        left = []
+        for group in groups:
+            scores = {point: [score(job, root, stage.rounds) for job in jobs.values()]
+                      for point, jobs in group.points.items()}
+            ranked = sorted(group.points, key=lambda point: -_finite(np.mean(scores[point])))
+            left.append(group._replace(points={point: group.points[point] for point in group.points
+                                               if point in ranked[:stage.keep]}))
+            records[group.name].append({'rounds': stage.rounds, 'points': [
+                {'settings': dict(point), 'scores': scores[point], 'goes_on': point in left[-1].points}
+                for point in ranked]})
+        groups = left
+    play_jobs([job for group in groups for job in group.jobs()])
+    return groups, records
+
+
+def reached(job, root):
+    """Whether a job's folder has at least its rounds."""
+    folder = job.folder(root)
+    if not folder.has_summary():
+        return False
+    played = folder.config()['settings']['rounds']
+    return played >= job.settings.rounds and folder.finished(job.settings.replace(rounds=played))
+
+
+def score(job, root, rounds):
+    """S and MT on held-out data in equal parts, in percent, mean of the five rounds up to this one."""
+    rows = job.folder(root).history(rounds)[-5:]
+    return 100.0 * float(np.mean(np.array([[row[f'val_{key}'] for key in (S, MT)] for row in rows], float)))
+
+
+def choose(scores):
+    """The point with the smallest rate of those within one standard error of the best, of {point: scores by seed}."""
+    means = {point: _finite(np.mean(values)) for point, values in scores.items()}
+    best = max(means, key=means.get)
+    count = len(scores[best])
+    error = float(np.std(scores[best], ddof=1)) / count ** 0.5 if count > 1 else 0.0
+    near = [point for point in scores if means[point] >= means[best] - error]
+    return min(near, key=lambda point: (dict(point).get(RATE, 0.0), -means[point]))
+
+
+def _of_rounds(group, rounds):
+    return Group(group.name, {point: {seed: job._replace(settings=job.settings.replace(rounds=rounds))
+                                      for seed, job in jobs.items()} for point, jobs in group.points.items()})
+
+
+def _finite(value):
+    """A score that is not finite is worse than any."""
+    return float(value) if np.isfinite(value) else -np.inf
