@@ -15,7 +15,7 @@ from virtual_tf.core.settings import COMMON
 from virtual_tf.data.download import DATA_DIR
 from virtual_tf.methods import registry
 from virtual_tf.report import comparison
-from virtual_tf.runs import driver, final_scores, pictures, provenance, score_pictures
+from virtual_tf.runs import driver, engines, final_scores, pictures, provenance, score_pictures
 from virtual_tf.runs.folder import RunFolder
 
 from . import entry
@@ -37,6 +37,7 @@ def define_flags():
     flags.DEFINE_string('output_dir', 'runs', 'root of the runs\' folders: METHOD[-PRIVATE]/seed-SEED')
     flags.DEFINE_list('plugins', [], 'Python files to run first, which register models, methods or metrics of your own '
                       '(docs/extending.md)')
+    _define_engine()
     flags.DEFINE_bool('resume', True, 'continue a run with the same settings that output_dir holds, else replace it')
     settings = COMMON | registry.own_settings()
     for name, setting in settings.items():
@@ -51,6 +52,17 @@ def define_flags():
         if name not in _FIRST:
             entry.under(_heading(name, setting), name)
     entry.under('run', 'resume', 'plugins', 'private_baselines')
+    entry.under('many machines', 'engine', 'ray_address', 'workers', 'gpus_per_worker')
+
+
+def _define_engine():
+    flags.DEFINE_enum('engine', 'local', engines.ENGINES, 'where the clients of a round train: in this process, or in '
+                      'workers on a Ray cluster (a sweep without --workers plays whole runs there)')
+    flags.DEFINE_string('ray_address', None, 'Ray cluster to use, such as HOST:6379; without it one is started here')
+    flags.DEFINE_integer('workers', None, 'processes on Ray over which the clients of a round are spread, each with '
+                         '--threads cores [one a machine, with all its cores]', lower_bound=1)
+    flags.DEFINE_float('gpus_per_worker', 0.0, 'GPUs of each worker on Ray; this has been tried on no GPU',
+                       lower_bound=0.0)
 
 
 def _heading(name, setting):
@@ -131,6 +143,19 @@ def unused(values):
         yield f'--max_clients is ignored: it is for {", ".join(data.WITH_MAX_CLIENTS)}'
 
 
+def check_engine(values):
+    """Refuses flags that are for Ray alone."""
+    for name in ('ray_address', 'workers', 'gpus_per_worker'):
+        if getattr(values, name) and values.engine != 'ray':
+            raise VirtualTfError(f'{name} is for --engine=ray; add that, or leave it out')
+
+
+def open_engine(values, root):
+    """engines.opened for these flags."""
+    return engines.opened(values.engine, root, values.ray_address, values.workers or 0, values.threads or 0,
+                          values.gpus_per_worker)
+
+
 def seeds_of(values):
     """The whole numbers of --seed."""
     if not all(seed.isdecimal() for seed in values.seed):
@@ -144,11 +169,11 @@ def folder_of(root, settings):
     return folder if RunFolder(folder).holds_seed(settings.seed) else folder / f'seed-{settings.seed}'
 
 
-def play(settings, dataset, folder, resume):
+def play(settings, dataset, folder, resume, make=driver.Simulation):
     """driver.run, which SIGTERM and Ctrl-C end after a round; after the last round they end the command."""
     # Around each run alone: Python itself interrupts what comes between, such as a download.
     with entry.stop_on_signals() as stop:
-        outcome = driver.run(settings, dataset, folder, resume=resume, stop=stop)
+        outcome = driver.run(settings, dataset, folder, resume=resume, stop=stop, make=make)
         if stop():
             raise Interrupted(f'stopped after the last round of {folder}; the same command continues from there')
     return outcome
@@ -176,16 +201,8 @@ def announce(runs, root, resume, dataset):
                 + '; --noresume starts anew')
 
 
-def main(_):
-    values = flags.FLAGS
-    load_plugins(values)
-    runs = settings_of_flags(values)
-    for sentence in unused(values):
-        print(sentence)
-    root = pathlib.Path(values.output_dir).expanduser()
-    dataset = data.load(values.data_dir, runs[0])
-    runs = with_fitting_cohorts(runs, dataset, values)
-    announce(runs, root, values.resume, dataset)
+def play_all(runs, dataset, values, root, make):
+    """Plays the runs, seed by seed; (summaries, {variant: histories}, {variant: scores at the end})."""
     summaries, histories, scores = [], {}, {}
     for seed, of_seed in itertools.groupby(runs, key=lambda settings: settings.seed):
         of_seed = list(of_seed)
@@ -194,10 +211,26 @@ def main(_):
         for settings in of_seed:
             driver.check_fits(settings, dataset)
         for settings in of_seed:
-            summary, history = play(settings, dataset, folder_of(root, settings), values.resume)
+            summary, history = play(settings, dataset, folder_of(root, settings), values.resume, make)
             summaries.append(summary)
             histories.setdefault(settings.variant(), []).append(history)
             scores.setdefault(settings.variant(), []).append(final_scores.load(folder_of(root, settings)))
+    return summaries, histories, scores
+
+
+def main(_):
+    values = flags.FLAGS
+    load_plugins(values)
+    check_engine(values)
+    runs = settings_of_flags(values)
+    for sentence in unused(values):
+        print(sentence)
+    root = pathlib.Path(values.output_dir).expanduser()
+    dataset = data.load(values.data_dir, runs[0])
+    runs = with_fitting_cohorts(runs, dataset, values)
+    announce(runs, root, values.resume, dataset)
+    with open_engine(values, root) as make:
+        summaries, histories, scores = play_all(runs, dataset, values, root, make)
     results = comparison.report(runs, summaries, dataset)
     strict_json.write(root / 'results.json', results)
     picture = root / 'learning_curves.png'

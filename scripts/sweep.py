@@ -20,16 +20,12 @@ from virtual_tf.studies import costs, experiments, grids, halving, workers
 
 from . import entry, live_table, run
 
-ENGINES = ('local', 'ray')
-
 
 def define_flags():
     run.define_flags()
     flags.adopt_module_key_flags(run)
-    flags.DEFINE_enum('engine', 'local', ENGINES, 'where the runs are played: here, or on a Ray cluster')
     flags.DEFINE_integer('processes', len(processors.cores()),
                          'runs at a time, each with its share of the cores', lower_bound=1)
-    flags.DEFINE_string('ray_address', None, 'Ray cluster to use, such as HOST:6379; without it one is started here')
     flags.DEFINE_list('study', [], 'experiments of the paper: ' + ', '.join(
         [*experiments.STUDIES, *experiments.GRIDS]))
     flags.DEFINE_multi_string('grid', [], 'axis of a grid, as client_lr=0.05,0.1,0.2; several are crossed')
@@ -47,8 +43,9 @@ def seeds_of(values):
 def groups_of_flags(values):
     """(Groups, notices) of what the flags ask for, checked."""
     given, notices = run.given_settings(values), []
-    if values.ray_address and values.engine != 'ray':
-        raise VirtualTfError('ray_address is for --engine=ray; add that, or leave the address out')
+    run.check_engine(values)
+    if values.gpus_per_worker and not values.workers:
+        raise VirtualTfError('gpus_per_worker goes with --workers, over which each run is spread; add that')
     if values.study:
         for name in ('grid', 'method', 'private', 'private_baselines'):
             if flags.FLAGS[name].present:
@@ -77,12 +74,16 @@ def play(jobs, values, root):
         for job in todo:
             job.folder(root).forget()
     estimates = costs.estimates(todo, root, values.data_dir)
+    at_a_time = 1 if values.workers else max(1, min(values.processes, len(todo)))
     print(f'{len(jobs)} runs, {len(jobs) - len(todo)} finished; the others take about '
-          f'{costs.duration(sum(estimates.values()) / max(1, min(values.processes, len(todo))))}', flush=True)
+          f'{costs.duration(sum(estimates.values()) / at_a_time)}', flush=True)
     if not todo:
         return
     table = live_table.LiveTable(estimates, root)
-    if values.engine == 'ray':
+    if values.workers:     # each run over all of them
+        with run.open_engine(values, root) as make:
+            errors = workers.run_one_by_one(todo, place, make, table.show)
+    elif values.engine == 'ray':
         errors = workers.run_ray(todo, place, values.ray_address, table.show, values.processes)
     else:
         errors = workers.run_local(todo, place, values.processes, table.show)

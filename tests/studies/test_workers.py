@@ -12,6 +12,7 @@ import stored_runs
 
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.methods.registry import make_settings
+from virtual_tf.runs import driver
 from virtual_tf.studies import workers
 from virtual_tf.studies.workers import Job, Place
 
@@ -51,6 +52,20 @@ def test_an_error_of_one_job_does_not_stop_the_others(tmp_path):
     errors = workers.run_local([bad, good], Place(tmp_path, 'nowhere'), 2)
     assert list(errors) == [bad] and 'clients_per_round = 9' in errors[bad]
     assert good.finished(tmp_path)
+
+
+def test_jobs_one_by_one_are_played_by_what_is_given(tmp_path):
+    good, bad = Job('good', make_settings(SMALL)), Job('bad', make_settings(SMALL | {'clients_per_round': 9}))
+    made, seen = [], []
+
+    def make(*parts):
+        made.append(parts)
+        return driver.Simulation(*parts)
+    errors = workers.run_one_by_one([bad, good], Place(tmp_path, 'nowhere'), make, lambda *jobs: seen.append(
+        tuple([job.name for job in of_jobs] for of_jobs in jobs)))
+    assert list(errors) == [bad] and 'clients_per_round = 9' in errors[bad]
+    assert good.finished(tmp_path) and len(made) == 1
+    assert seen == [(['good'], ['bad'])] * 3 + [([], ['bad', 'good'])]     # after each of three rounds, and at the end
 
 
 COMMAND = [sys.executable, '-m', 'scripts.sweep', '--method=fedavg,virtual', '--private=none',

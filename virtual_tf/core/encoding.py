@@ -77,17 +77,28 @@ def decode(data, like):
 def traffic(server, deltas, shrink, accepted, values):
     """bytes_up, bytes_down and parameters_up of a round: lengths of real messages, and numbers that are not zero.
 
-    server: the state that each selected client receives, always float32; deltas: leaves [C, …], of which those of
-    accepted clients [C] travel. Those clients also hear r, as 1 − r, which is zero nearly everywhere.
+    server: the state that each selected client receives; deltas: leaves [C, …] of clients of which some are accepted.
     """
+    return traffic_up(deltas, accepted, values) | traffic_down(server, shrink, len(accepted), int(np.sum(accepted)))
+
+
+def traffic_up(deltas, accepted, values):
+    """bytes_up and parameters_up: deltas [C, …], of which those of accepted clients [C] travel."""
     stacked = flatten(deltas)
     sent = [{name: tuple(array[i] for array in arrays) for name, arrays in stacked.items()}
             for i in np.flatnonzero(accepted)]
-    confirmation = len(encode({name: 1.0 - np.asarray(r) for name, r in shrink.items()})) if shrink else 0
     return {'bytes_up': sum(len(encode(message, values)) for message in sent),
-            'bytes_down': len(encode(server)) * len(accepted) + confirmation * len(sent),
             'parameters_up': sum(int(np.count_nonzero(part)) for message in sent
                                  for parts in message.values() for part in parts)}
+
+
+def traffic_down(server, shrink, selected, applied):
+    """bytes_down: every selected client receives the server's state, always float32.
+
+    Those whose deltas were applied also hear r, as 1 − r, which is zero nearly everywhere.
+    """
+    confirmation = len(encode({name: 1.0 - np.asarray(r) for name, r in shrink.items()})) if shrink else 0
+    return {'bytes_down': len(encode(server)) * selected + confirmation * applied}
 
 
 def flatten(message):

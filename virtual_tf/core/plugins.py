@@ -40,6 +40,11 @@ def load_all(paths):
         load(path)
 
 
+def loaded():
+    """The files that were run, for a process that is to run them too."""
+    return [str(path) for path in _loaded]
+
+
 def digests():
     """{name of a file: SHA-256}: what was run belongs to what a run is."""
     return {path.name: digest for path, digest in _loaded.items()}

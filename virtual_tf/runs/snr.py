@@ -10,6 +10,7 @@ from virtual_tf.methods.virtual import gaussian
 from virtual_tf.networks import layers
 
 GRID = np.arange(-600, 401) / 100     # log10 SNR; 0 is on it, so the share below SNR 1 is exact
+_AT_ONCE = 100     # clients whose states are in memory
 FILE, PICTURE = 'snr_cdf.npz', 'snr_cdf.png'
 
 
@@ -17,7 +18,7 @@ def measure(simulation, state):
     """{layer: counts [G + 1]} over all clients that have trained; {} for a method without Gaussians."""
     counts = {}
     trained = [i for i in range(len(simulation.dataset.clients)) if i in state.clients]
-    chunk = simulation.settings.clients_per_round
+    chunk = min(simulation.settings.clients_per_round, _AT_ONCE)
     for start in range(0, len(trained), chunk):
         models = simulation.algorithm.client_models(state.clients.read(trained[start:start + chunk]))
         for name, weight in models.shared.items():

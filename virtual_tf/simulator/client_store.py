@@ -99,10 +99,8 @@ class ClientStore:
     def _write_files(self):
         # No rename: until a manifest names a version, nobody looks at its file.
         for i in sorted(self._unsaved):
-            path = _path(self._folder, i, self._versions[i])
-            self._unsynced.add(path)
-            with open(path, 'wb') as file:
-                safe_files.write_record(file, {'client': i, 'version': self._versions[i]}, self._rows[i])
+            self._unsynced.add(path_of(self._folder, i, self._versions[i]))
+            write_file(self._folder, i, self._versions[i], self._rows[i])
         self._unsaved.clear()
 
     def _remove_unneeded(self, superseded):
@@ -112,7 +110,7 @@ class ClientStore:
             if any(manifest.get(client) == version for manifest in self._kept):
                 needed.append((client, version))
             elif self._folder is not None:
-                path = _path(self._folder, client, version)
+                path = path_of(self._folder, client, version)
                 path.unlink(missing_ok=True)
                 self._unsynced.discard(path)
         return needed
@@ -136,12 +134,17 @@ def read_one(folder, client, version, structure):
     return tf.nest.pack_sequence_as(structure, [tf.constant(leaf[np.newaxis]) for leaf in leaves])
 
 
-def _path(folder, client, version):
+def path_of(folder, client, version):
     return folder / f'{client}.{version}'
 
 
+def write_file(folder, client, version, leaves):
+    with open(path_of(folder, client, version), 'wb') as file:
+        safe_files.write_record(file, {'client': client, 'version': version}, leaves)
+
+
 def _read_file(folder, client, version):
-    path = _path(folder, client, version)
+    path = path_of(folder, client, version)
     header, leaves = safe_files.read_record(path)
     if header != {'client': client, 'version': version}:
         raise safe_files.DamagedFileError(f'{path} is damaged: it holds {header}')

@@ -5,6 +5,7 @@ are made at the mean weights; with eval_samples those of Gaussian weights are al
 (`server_sampled`, `mt_sampled`). What is measured is in metrics/; averages are over targets, so over clients weighted
 by test size.
 """
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -71,23 +72,42 @@ class Evaluator:
         self._split = split
         self._numbers = np.arange(len(split.sizes())) if numbers is None else np.asarray(numbers)
         self._targets, self._num_classes = split.targets(), network.num_classes()
+        self._owners = np.repeat(np.arange(len(self._targets)), split.sizes())     # of the examples
         self._ways, self._clients_per_call = ways_to_predict(settings), settings.clients_per_call
         self._threads = side_by_side.threads_of(settings)
         self._seed = settings.seed
         self._server = algorithm.server_model and self._compile(network, algorithm.server_model)
         self._clients = self._compile(network, algorithm.client_models)
-        self._chunks = [_chunk(split, start) for start in range(0, len(split.y), _CHUNK)]
+        self.chunks = range(0, len(split.y), _CHUNK)     # what the server's model is tested on at once
+        self._chunk = functools.cache(lambda start: _chunk(split, start))     # made when it is first used
 
     def server(self, state):
         """{server, server_sampled: Scores [K]} of the server's model on every client's data; NaN where it has none."""
-        if self._server is None:
-            return {f'server{way}': Scores.unmeasured(self._targets, self._num_classes) for way in self._ways}
+        return self.whole_server([self.server_part(state, self.chunks)] if self._server else [])
+
+    def whole_server(self, parts):
+        """{server, server_sampled: Scores [K]} of the server_parts of all chunks; without any they are NaN."""
+        scores = {f'server{way}': Scores.unmeasured(self._targets, self._num_classes) for way in self._ways}
+        for name, whole in scores.items() if parts else ():
+            for metric, sums in whole.sums.items():
+                sums.fill(0.0)
+                for first, part in parts:
+                    found = part[name].sums[metric]
+                    sums[first:first + len(found)] += found
+        return scores
+
+    def server_part(self, state, chunks):
+        """(first client, {server, server_sampled: Scores}) of the clients in some chunks next to each other.
+
+        Of the first and the last client there may be examples in other chunks too: sums of parts add up.
+        """
         keys = random_streams.make_keys(self._seed, random_streams.EVALUATION)
-        parts = side_by_side.map_groups(lambda chunk: self._server(state, *chunk, keys), self._chunks, self._threads)
+        parts = side_by_side.map_groups(
+            lambda start: self._server(state, *self._chunk(start), keys), chunks, self._threads)
+        owners = self._owners[chunks[0]:chunks[-1] + _CHUNK]
         values = tf.nest.map_structure(
-            lambda *chunks: np.concatenate([chunk.numpy()[0] for chunk in chunks])[:len(self._split.y)], *parts)
-        owners = np.repeat(np.arange(len(self._targets)), self._split.sizes())
-        return self._scores('server', values, owners, self._targets)
+            lambda *several: np.concatenate([one.numpy()[0] for one in several])[:len(owners)], *parts)
+        return owners[0], self._scores('server', values, owners - owners[0], self._targets[owners[0]:owners[-1] + 1])
 
     def clients(self, states, ids):
         """{mt, mt_sampled: Scores [C]} of these clients' own models on their own data."""

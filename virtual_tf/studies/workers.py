@@ -3,23 +3,22 @@
 A run is a Job with a folder of its own. What its folder holds decides everything: a job with a summary of the same
 settings is finished, one with checkpoints continues from them. So a sweep may be killed and started again at any time.
 """
-import importlib
 import logging
 import multiprocessing
 import multiprocessing.connection
 import os
 import pathlib
 import signal
-import socket
 import threading
 from typing import NamedTuple
 
 from virtual_tf import data
-from virtual_tf.core import plugins, processors
+from virtual_tf.core import plugins, processors, ray_cluster
 from virtual_tf.core.errors import Interrupted, VirtualTfError
 from virtual_tf.core.settings import Settings
 from virtual_tf.runs import driver
 from virtual_tf.runs.folder import RunFolder
+from virtual_tf.runs.hooks import Hook
 
 TRIES = 3                 # of a job whose process was lost
 ERROR = 'error.txt'
@@ -51,8 +50,8 @@ class Place(NamedTuple):
     plugins: tuple = ()
 
 
-def play(job, place, cores=None):
-    """Plays one job in this process, on these cores alone; SIGTERM ends it after a round."""
+def play(job, place, cores=None, **options):
+    """Plays one job in this process, on these cores alone; SIGTERM ends it after a round. Options are driver.run's."""
     if cores:
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
     _end_with_parent()
@@ -67,7 +66,7 @@ def play(job, place, cores=None):
     (folder / ERROR).unlink(missing_ok=True)
     try:
         driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
-                   stop=lambda: bool(asked))
+                   stop=lambda: bool(asked), **options)
     except Interrupted:
         return
     except VirtualTfError as error:
@@ -143,26 +142,37 @@ def outcome(job, root, exitcode=0):
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
 
 
+class _Watch(Hook):
+    """Calls a function after every round."""
+
+    def __init__(self, watch):
+        self._watch = watch
+
+    def on_round(self, metrics, simulation, state):
+        self._watch()
+
+
+def run_one_by_one(jobs, place, make, watch=lambda *_: None):
+    """Plays jobs one after the other in this process, each by what `make` makes; returns {job: error}."""
+    ended, errors = [], {}
+    for job in jobs:
+        play(job, place, make=make, more_hooks=[_Watch(lambda job=job: watch([job], ended))])
+        ended.append(job)
+        if error := outcome(job, place.root):
+            errors[job] = error
+    watch([], ended)
+    return errors
+
+
 def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
     """Plays jobs as tasks of a Ray cluster, whose workers see the root as the same folder; returns {job: error}.
 
     A lost worker's task goes to another one, which continues from the job's checkpoint.
     """
-    try:
-        ray = importlib.import_module('ray')
-    except ImportError:
-        raise VirtualTfError("engine=ray needs Ray; install requirements-flower.txt of the repository") from None
-    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
-    os.environ.setdefault('RAY_worker_niceness', '0')     # the runs are what the machine is for
-    os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')     # else it warns of what is to come
-    if address:
-        _check_reachable(address)
-    ray.init(address=address, num_cpus=None if address else processes, include_dashboard=False,
-             log_to_driver=False, configure_logging=False)
-    try:
+    place = _whole_paths(place)
+    with ray_cluster.connected(address, processes) as ray:
         # A worker for each task: what one has set for its process is nobody else's.
         task = ray.remote(num_cpus=1, max_retries=TRIES - 1, max_calls=1)(play)
-        place = _whole_paths(place)
         # Ray counts a core for each task; on this machine there may be more for so few.
         share = len(processors.cores()) if address or not processes else processes
         pending, ended, errors = {task.remote(job.among(share), place): job for job in jobs}, [], {}
@@ -179,20 +189,7 @@ def run_ray(jobs, place, address=None, watch=lambda *_: None, processes=None):
                 if error:
                     errors[job] = error
             watch(list(pending.values()), ended)
-    finally:
-        ray.shutdown()
     return errors
-
-
-def _check_reachable(address):
-    """Refuses HOST:PORT where nobody listens; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix('ray://').rpartition(':')
-    try:
-        if host:     # else a word such as auto
-            socket.create_connection((host, int(port)), timeout=5).close()
-    except (OSError, ValueError) as error:
-        raise VirtualTfError(f'no Ray cluster answers at ray_address = {address} ({error}); ray start --head prints '
-                             'the address of the one that it starts') from None
 
 
 def _whole_paths(place):

@@ -15,6 +15,7 @@ from virtual_tf.simulator.metrics import best_of
 # The HParams page opens with five settings, and puts those in front of which it is told that they differ.
 _FIRST = ('client_lr', 'kl_weight', 'method', 'private', 'server_lr')
 _PROTOCOLS = ('max', 'last_5', 'final')
+_MOST_CLIENTS = 100     # of a round in its histograms, however many trained: their states are in memory
 
 
 class TensorBoard(Hook):
@@ -42,7 +43,7 @@ class TensorBoard(Hook):
                 of_server = simulation.algorithm.server_model
                 models = {'server': of_server(state.server)} if of_server else {}
                 # Clients that are elsewhere keep their states to themselves.
-                if ids := [i for i in simulation.cohort_ids(number) if i in state.clients]:
+                if ids := [i for i in simulation.cohort_ids(number) if i in state.clients][:_MOST_CLIENTS]:
                     models['clients'] = simulation.algorithm.client_models(state.clients.read(ids))
                 for owner, weights in models.items():
                     for path in ('shared', 'private'):
