@@ -48,7 +48,7 @@ def rows_of(model):
         rows[f'{name}, groups'] = {'what': 'ours', **options}
     virtual = {'what': 'ours', **OURS['VIRTUAL']}
     rows['VIRTUAL, natural precision, groups'] = virtual | {'precision_update': 'natural'}
-    rows['VIRTUAL, groups, 10 threads'] = virtual | {'threads': bench_rows.CLIENTS, 'clients_per_call': 1}
+    rows['VIRTUAL, groups, 10 threads'] = virtual | {'threads': bench_rows.CLIENTS}
     rows['Keras model a client, plain layers'] = {'what': 'keras', 'bayesian': False}
     if keras_models.has_bayesian(model):
         rows['Keras model a client, TFP layers'] = {'what': 'keras', 'bayesian': True}

@@ -85,6 +85,8 @@ def matmuls(model, epochs, passes, one_call=False):
         tf.config.threading.set_intra_op_parallelism_threads(len(processors.cores()))
     from virtual_tf.simulator import side_by_side
     threads = 1 if one_call else len(processors.cores())
+    if not one_call:     # as side_by_side.prepare does
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
     steps, per_call = epochs * SIZES[model][0] // SIZES[model][1], -(-CLIENTS // threads)
 
     @tf.function(jit_compile=True, autograph=False)

@@ -24,7 +24,9 @@ def runs():
     """{threads: (simulation, state, history)} of the same rounds."""
     dataset = make_dataset(SIZES, validation=0.2)
     settings = make_settings(clients_per_round=10, rounds=2, epochs=1)
-    return {threads: play(settings.replace(threads=threads), dataset) for threads in THREADS}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processors, 'cores', lambda: [*range(10)])     # for so many threads
+        return {threads: play(settings.replace(threads=threads), dataset) for threads in THREADS}
 
 
 @pytest.mark.parametrize('threads', THREADS[1:])
@@ -102,6 +104,7 @@ def test_zero_threads_are_the_cores_of_the_process(monkeypatch):
     monkeypatch.setattr(processors, 'cores', lambda: [3, 5, 7])
     assert side_by_side.threads_of(make_settings()) == 3
     assert side_by_side.threads_of(make_settings(threads=2)) == 2
+    assert side_by_side.threads_of(make_settings(threads=10)) == 3, 'more than cores would wait for each other'
 
 
 BEGUN = 'import tensorflow as tf; tf.constant(1) + 1; '
@@ -115,3 +118,21 @@ def test_an_operation_has_one_thread_unless_the_program_came_first(before, threa
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True,
                           env=os.environ | {'TF_CPP_MIN_LOG_LEVEL': '3'})
     assert done.stdout.split() == [str(threads)]
+
+
+@pytest.mark.parametrize('before, compiler, threads, flags', [
+    ('', 'xla', 2, '--xla_cpu_multi_thread_eigen=false'), ('', 'graph', 1, '--xla_cpu_multi_thread_eigen=false'),
+    (CHOSEN.replace('(2)', '(3)'), 'xla', 3, '')])
+def test_groups_of_a_compiled_loop_have_a_thread_each(before, compiler, threads, flags):
+    code = f"""{before}import os
+from virtual_tf.core import processors
+from virtual_tf.methods.registry import make_settings
+from virtual_tf.simulator import side_by_side
+processors.cores = lambda: [0, 1]
+side_by_side.prepare(make_settings(dict(method='fedavg', compile='{compiler}')))
+import tensorflow as tf
+print(tf.config.threading.get_intra_op_parallelism_threads(), os.environ.get('XLA_FLAGS', ''))"""
+    environment = {name: value for name, value in os.environ.items() if name != 'XLA_FLAGS'}
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True,
+                          env=environment | {'TF_CPP_MIN_LOG_LEVEL': '3'})
+    assert done.stdout.split() == [str(threads), *([flags] if flags else [])]

@@ -15,7 +15,7 @@ from virtual_tf.networks import models
 from virtual_tf.runs import hooks, pictures, provenance
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.summary import summarise
-from virtual_tf.simulator import unseen
+from virtual_tf.simulator import side_by_side, unseen
 from virtual_tf.simulator.rounds import Simulation
 
 _EMPTY_ROUNDS = 3     # in a row, after which a run that learns nothing ends
@@ -40,6 +40,7 @@ def check_fits(settings, dataset):
 def build(settings, dataset, make=Simulation):
     """The Simulation of these settings on this data."""
     check_fits(settings, dataset)
+    side_by_side.prepare(registry.with_compiler(settings))
     network, algorithm, settings = registry.build(settings, dataset)
     return make(network, algorithm, dataset, settings)
 

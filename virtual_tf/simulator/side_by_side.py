@@ -3,7 +3,9 @@
 Clients share nothing, so they are what to split: the small products of a step, split over threads, wait for each other.
 """
 import concurrent.futures
+import contextlib
 import heapq
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -17,23 +19,47 @@ from virtual_tf.core.client_axis import in_groups
 _CALL = 1.0
 
 
+# XLA splits no product over threads.
+_XLA_FLAG = '--xla_cpu_multi_thread_eigen=false'
+
+
 def one_thread_an_operation():
-    """TensorFlow is told before its first operation; where a program has begun with it or chosen, that stays."""
+    """TensorFlow is told before its first operation; where a program has begun with it or chosen, that stays.
+
+    Returns whether it is this module that decides.
+    """
     if tf.config.threading.get_intra_op_parallelism_threads():
-        return
+        return False
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)
     except RuntimeError:
         logging.info('TensorFlow was in use before virtual_tf was imported: operations are split over threads, and '
                      'groups of clients gain less')
+        return False
+    given = os.environ.get('XLA_FLAGS', '')
+    if _XLA_FLAG not in given:     # a parent process may have said so
+        os.environ['XLA_FLAGS'] = f'{given} {_XLA_FLAG}'.strip()
+    return True
 
 
-one_thread_an_operation()
+_OURS = one_thread_an_operation()
+
+
+def prepare(settings):
+    """Threads for the groups of a run, before TensorFlow's first operation; later it changes nothing.
+
+    A loop that XLA has compiled hands parts of itself to TensorFlow's pool, so that groups would meet in a pool of one
+    thread and wait for each other: they get a thread each, and the flag above keeps them from sharing their products.
+    """
+    if _OURS and settings.compile == 'xla':
+        with contextlib.suppress(RuntimeError):     # TensorFlow has begun
+            tf.config.threading.set_intra_op_parallelism_threads(threads_of(settings))
 
 
 def threads_of(settings):
-    """Groups that are worked on at a time: settings.threads, or for 0 as many as this process has cores."""
-    return settings.threads or len(processors.cores())
+    """Groups that are worked on at a time: settings.threads, but at most the cores of this process; 0 is all cores."""
+    cores = len(processors.cores())
+    return min(settings.threads or cores, cores)
 
 
 def map_groups(function, groups, threads):
