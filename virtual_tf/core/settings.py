@@ -149,8 +149,8 @@ COMMON = {
             0, 'most clients in one compiled call, fewer to save memory; 0 for as many as take least time', low=0,
             free=True),
         threads=Setting(
-            0, 'groups of clients that train at a time, at most one on each core of the process; 0 for one on each', low=0,
-            free=True),
+            0, 'groups of clients that train at a time, at most one on each core of the process; 0 for one on each',
+            low=0, free=True),
         store=Setting(
             'auto', 'where the clients\' states are kept; auto is memory up to 1 GiB, else files in the run\'s folder',
             ('auto', 'memory', 'disk'), free=True)),
