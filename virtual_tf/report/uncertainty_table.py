@@ -113,6 +113,8 @@ def write(folder, jobs, source):
              'in no round: after 0 epochs the server\'s model, then one visit from it. AUROC: how often a foreign '
              'example is less certain than a test example; `shuffled` is the test data with its features in another '
              'order.',
+             *dict.fromkeys(f'- `{case}`: {record["rounds"]} rounds' for (case, _), seeds in records.items()
+                            for record in seeds.values()),
              *dict.fromkeys(f'- `{case}`: {record["caveat"]}' for (case, _), seeds in records.items()
                             for record in seeds.values() if record['caveat']),
              *(f'- missing: {"/".join((STUDY, *key))} (seeds {", ".join(map(str, seeds))}): '

@@ -137,7 +137,7 @@ E100_ROUNDS = {'writers': 60, 'writers-conv': 10}
 UNCERTAINTY = {
     'femnist': UncertaintyCase({'dataset': 'femnist', 'rounds': 60}, 'femnist', ('shuffled', 'mnist')),
     'har': UncertaintyCase({'dataset': 'har', 'rounds': 30}, 'har', ('shuffled',)),
-    'mnist-dirichlet': UncertaintyCase({'dataset': 'mnist', 'split': 'dirichlet:0.1', 'rounds': 60}, 'mnist',
+    'mnist-dirichlet': UncertaintyCase({'dataset': 'mnist', 'split': 'dirichlet:0.1', 'rounds': 30}, 'mnist',
                                        ('shuffled', 'femnist')),
 }
 # What the precisions by natural gradient are worth: columns, lengths, and values that held-out data chose.
@@ -155,7 +155,7 @@ INFERENCE_CHOSEN = {
 }
 # Pruned deltas under both updates of the precision, each at its own β, on femnist.
 PRECISIONS = {'natural': {}, 'sgd': {'precision_update': 'sgd', 'kl_weight': 1e-5}}
-PRUNING_PERCENTS, PRUNING_ROUNDS = (0, 75, 90), 100
+PRUNING_PERCENTS, PRUNING_ROUNDS = (0, 75, 90), 60
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
