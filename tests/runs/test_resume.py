@@ -8,7 +8,7 @@ import tensorflow as tf
 from run_checks import TIMES, assert_one_curve, assert_same_run, final_state, metrics
 from toys import make_dataset, make_settings
 
-from virtual_tf.core import safe_files
+from virtual_tf.core import processors, safe_files
 from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
 from virtual_tf.runs import driver
 from virtual_tf.runs.folder import RunFolder
@@ -169,7 +169,8 @@ def test_a_folder_in_use_is_refused(tmp_path):
 @pytest.mark.parametrize('error', [MemoryError(), tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating')])
 @pytest.mark.parametrize('threads, remedy', [(1, 'clients_per_call=2 or less'), (2, 'clients_per_call=1 or less'),
                                              (4, 'threads=1')])
-def test_clients_that_do_not_fit_into_memory_name_the_way_out(error, threads, remedy):
+def test_clients_that_do_not_fit_into_memory_name_the_way_out(monkeypatch, error, threads, remedy):
+    monkeypatch.setattr(processors, 'cores', lambda: [*range(4)])     # for so many threads
     simulation = driver.build(settings_of(clients_per_round=4, threads=threads), make_dataset((9, 9, 9, 9)))
 
     def client_update(*_):
