@@ -151,7 +151,7 @@ def ray_worker():
     (lambda jobs, place, watch: workers.run_ray(jobs, place, None, watch, 1), ray_worker, signal.SIGTERM)],
     ids=['local', 'ray', 'ray, SIGTERM'])
 def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tmp_path):
-    job, killed = Job('a', make_settings(SMALL | {'rounds': 300, 'checkpoint_every': 2})), []
+    job, killed = Job('a', make_settings(SMALL | {'rounds': 200, 'checkpoint_every': 2})), []
 
     def kill_once(active, _):
         if active and not killed and job.folder(tmp_path).progress().round >= 3:
@@ -166,7 +166,7 @@ def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tm
     assert engine([job], Place(tmp_path, 'nowhere'), kill_once) == {}
     assert killed and job.finished(tmp_path)
     rows = job.folder(tmp_path).history()
-    assert [row['round'] for row in rows] == list(range(1, 301)) and rows[0]['mark'] == 7
+    assert [row['round'] for row in rows] == list(range(1, 201)) and rows[0]['mark'] == 7
 
 
 def test_ray_gives_the_same_summaries(uninterrupted, tmp_path):
