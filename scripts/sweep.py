@@ -114,9 +114,7 @@ def main(_):
             text, records[group.name] = grids.report(group, root, values.select)
             print(text)
             if stages.get(group.name):
-                scores = {point: [grids.score(job, root, values.select) for job in jobs.values()]
-                          for point, jobs in group.points.items()}
-                chosen = dict(halving.choose(scores))
+                chosen = dict(halving.decide(group, root))
                 records[group.name] |= {'chosen': chosen, 'stages': stages[group.name]}
                 print('  chosen, the smallest rate within one standard error of the best: '
                       + ' '.join(f'{name}={value}' for name, value in chosen.items()))

@@ -2,6 +2,7 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
 from virtual_tf.core.errors import VirtualTfError
@@ -147,6 +148,17 @@ def test_the_speed_of_a_step_is_that_of_the_bench(model):
         assert f'| {name} | {places["all cores"]["median"]:,.0f} | {one} |' in text, name
     for name, ratio in bench['ratios'].items():
         assert f'| {name} | {ratio:.2f} |' in text, name
+
+
+def test_the_times_of_workers_on_ray_are_those_of_their_bench():
+    text = (ROOT / 'docs' / 'performance.md').read_text(encoding='utf-8')
+    bench = json.loads((ROOT / 'results' / 'bench_ray.json').read_text())
+    for model, of_engines in bench['seconds'].items():
+        one, two, threads = (np.median(of_engines[name]) for name in ('one worker', 'two workers', 'two threads'))
+        assert f'| `{model}` | {one:.2f} | {two:.2f} | {threads:.2f} | {two / one:.2f} | {two / threads:.2f} |' in text
+    for row in bench['cohorts']:
+        assert (f'| {row["selected"]:,} | {row["clients"]:,} | {row["seconds"]:.3f} | {row["seconds_transport"]:.4f} | '
+                f'{row["bytes_moved"] / 1e6:.2f} | {row["driver_peak_mb"]:,.0f} |') in text
 
 
 def test_the_costs_of_flower_are_those_that_were_measured():

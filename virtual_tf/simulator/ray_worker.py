@@ -53,6 +53,7 @@ class Worker:
         for path in plugin_files:
             plugins.load(path)
         self._dataset, self._per_call = dataset, per_call
+        side_by_side.prepare(registry.with_compiler(settings.replace(threads=self._cores)))
         # Groups come in threads of their own, so none is split further.
         self._network, self._algorithm, self._settings = registry.build(settings.replace(threads=1), dataset)
         self._evaluators = {prefix: Evaluator(self._network, self._algorithm, split, self._settings)

@@ -109,16 +109,16 @@ def check(groups, select):
                                  '--validation_fraction=0.2, or use --select=test_max')
 
 
-def score(job, root, select):
+def score(job, root, select, rounds=None):
     """What a grid's points are compared by: accuracies of S and MT in equal parts, in percent.
 
-    `val`: on held-out training data, mean of the last 5 rounds. `test_max`: the best rounds on test data, as in the
-    paper.
+    `val`: on held-out training data, mean of the last 5 rounds, or of the 5 up to `rounds`. `test_max`: the best rounds
+    on test data, as in the paper.
     """
     if select == 'test_max':
         rows, keys = [job.folder(root).summary()['max']], (S, MT)
     else:
-        rows, keys = job.folder(root).history()[-5:], (f'val_{S}', f'val_{MT}')
+        rows, keys = job.folder(root).history(rounds)[-5:], (f'val_{S}', f'val_{MT}')
         if not set(keys) <= rows[-1].keys():
             raise VirtualTfError(f'{root / job.name} has no validation data to choose by; run it with '
                                  '--validation_fraction=0.2, or use --select=test_max')

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from virtual_tf.core.errors import VirtualTfError
-from virtual_tf.runs.summary import MT, S
+from virtual_tf.studies import grids
 from virtual_tf.studies.grids import Group
 
 RATE = 'client_lr'
@@ -50,7 +50,7 @@ def play(groups, stages, root, play_jobs):
         play_jobs([job for group in shortened for job in group.jobs() if not reached(job, root)])
         left = []
         for group in groups:
-            scores = {point: [score(job, root, stage.rounds) for job in jobs.values()]
+            scores = {point: [grids.score(job, root, 'val', stage.rounds) for job in jobs.values()]
                       for point, jobs in group.points.items()}
             ranked = sorted(group.points, key=lambda point: -_finite(np.mean(scores[point])))
             left.append(group._replace(points={point: group.points[point] for point in group.points
@@ -72,10 +72,10 @@ def reached(job, root):
     return played >= job.settings.rounds and folder.finished(job.settings.replace(rounds=played))
 
 
-def score(job, root, rounds):
-    """S and MT on held-out data in equal parts, in percent, mean of the five rounds up to this one."""
-    rows = job.folder(root).history(rounds)[-5:]
-    return 100.0 * float(np.mean(np.array([[row[f'val_{key}'] for key in (S, MT)] for row in rows], float)))
+def decide(group, root):
+    """The point of a played Group that `choose` takes."""
+    return choose({point: [grids.score(job, root, 'val') for job in jobs.values()]
+                   for point, jobs in group.points.items()})
 
 
 def choose(scores):

@@ -20,11 +20,12 @@ def write(model, path, draws, seed):
     concrete = tf.function(function, autograph=False).get_concrete_function(parts.signature(batch))
     converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], tf.Module())
     try:
-        path.write_bytes(converter.convert())
+        converted = converter.convert()
     except Exception as error:
         found = sorted({*re.findall(r"'?tf\.(\w+)'? op", str(error))})
         raise VirtualTfError(f'TensorFlow Lite has no {", ".join(found) or str(error)[:200]}, which model '
                              f'{parts.settings.model!r} needs; --format=savedmodel holds it') from error
+    path.write_bytes(converted)
 
 
 def _is_recurrent(network):
