@@ -162,8 +162,8 @@ COMMON = {
         split=Setting('', 'regroup the examples by label: dirichlet:ALPHA, or classes:N for N classes a client'),
         split_clients=Setting(100, 'clients that split makes', low=1),
         standardize=Setting(
-            'none', 'features as published, or standardised by the training data of each client or of all',
-            ('none', 'client', 'global')),
+            'none', 'features as published; standardised by the training data of each client or of all; or less each '
+            'client\'s own mean, at their scale', ('none', 'client', 'global', 'center')),
         validation_fraction=Setting(
             0.0, 'share of each client\'s training data held out to choose the round', low=0.0, high=0.9),
         unseen_fraction=Setting(

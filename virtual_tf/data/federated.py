@@ -111,13 +111,18 @@ class FederatedDataset:
         return dataclasses.replace(self.part(np.sort(order[kept_out:])), unseen=self.part(np.sort(order[:kept_out])))
 
     def standardise(self, by):
-        """Features of mean 0 and deviation 1 over the training examples of each client, or of all ('global')."""
+        """Features of mean 0 and deviation 1 over the training examples of each client, or of all ('global').
+
+        'center': of mean 0 over those of each client, at their own scale.
+        """
         if by == 'none':
             return self
         if not np.issubdtype(self.train.x.dtype, np.floating):
             raise DataError(f'standardize={by} is for features, and {self.name} has ids; use standardize=none')
-        if by == 'client':
+        if by in ('client', 'center'):
             moments = [_moments(self.train.client(i)[0]) for i in range(len(self.clients))]
+            if by == 'center':
+                moments = [(mean, 1.0) for mean, _ in moments]
             return dataclasses.replace(self._scaled(moments), unseen=self.unseen and self.unseen.standardise(by))
         moments = [_moments(self.train.x)]     # of those who take part, for all
         return dataclasses.replace(self._scaled(moments), unseen=self.unseen and self.unseen._scaled(moments))

@@ -3,6 +3,7 @@
 A run is a Job with a folder of its own. What its folder holds decides everything: a job with a summary of the same
 settings is finished, one with checkpoints continues from them. So a sweep may be killed and started again at any time.
 """
+import itertools
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -19,6 +20,7 @@ from virtual_tf.core.settings import Settings
 from virtual_tf.runs import driver
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.hooks import Hook
+from virtual_tf.simulator.rounds import Simulation
 
 TRIES = 3                 # of a job whose process was lost
 ERROR = 'error.txt'
@@ -52,6 +54,11 @@ class Place(NamedTuple):
 
 def play(job, place, cores=None, **options):
     """Plays one job in this process, on these cores alone; SIGTERM ends it after a round. Options are driver.run's."""
+    play_in_turn([job], place, cores, **options)
+
+
+def play_in_turn(jobs, place, cores=None, **options):
+    """`play` for several jobs, one after the other."""
     if cores:
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
     _end_with_parent()
@@ -61,16 +68,47 @@ def play(job, place, cores=None, **options):
         signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
     for path in place.plugins:
         plugins.load(path)
+    for job in jobs:
+        _error_file(job, place.root).unlink(missing_ok=True)
+    for job in jobs:
+        if not asked:
+            _play(job, place, asked, options)
+
+
+def _play(job, place, asked, options):
     folder = place.root / job.name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ERROR).unlink(missing_ok=True)
     try:
         driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
                    stop=lambda: bool(asked), **options)
     except Interrupted:
         return
     except VirtualTfError as error:
-        (folder / ERROR).write_text(str(error), encoding='utf-8')
+        _error_file(job, place.root).write_text(str(error), encoding='utf-8')
+
+
+class _CompiledOnce:
+    """Makes the Simulations of jobs that differ in their seed alone: the first one's method serves all.
+
+    A method takes its randomness from keys and seeds that it is given (methods/interface.py), so what is compiled for
+    one seed is right for the others.
+    """
+
+    def __init__(self):
+        self._first = None
+
+    def __call__(self, network, algorithm, dataset, settings):
+        first, alike = self._first, settings.replace(seed=0)
+        if first is None or first[0] != (network, alike):
+            self._first = first = (network, alike), algorithm
+        return Simulation(network, first[1], dataset, settings)
+
+
+def in_turns(jobs, processes):
+    """Jobs as lists for one process each: those next to each other that differ in their seed alone, unless these are
+    fewer lists than processes."""
+    turns = [list(alike) for _, alike in itertools.groupby(jobs, lambda job: job.settings.replace(seed=0))]
+    return turns if len(turns) >= processes else [[job] for job in jobs]
 
 
 def _end_with_parent():
@@ -86,43 +124,60 @@ def _end_with_parent():
 
 
 def run_local(jobs, place, processes, watch=lambda *_: None):
-    """Plays jobs, so many at a time, each in a process of its own with its share of the cores.
+    """Plays jobs, so many at a time, in processes with their share of the cores; the seeds of one run share a process.
 
     watch(running jobs, ended jobs) is called every second. A job whose process is lost is tried again and continues
     from its checkpoint. Returns {job: error}. However this ends, no process stays behind.
     """
     processes = max(1, min(processes, len(jobs)))
     slots = _share_cores(processes)
-    waiting, active, errors, ended = list(jobs), {}, {}, []
+    waiting, active, errors, ended = in_turns(jobs, processes), {}, {}, []
     tries = dict.fromkeys(jobs, 0)
     context = multiprocessing.get_context('spawn')
     try:
         while waiting or active:
             while waiting and slots:
-                job, cores = waiting.pop(0), slots.pop(0)
-                tries[job] += 1
-                process = context.Process(target=play, args=(job.among(processes), place, cores))
+                turn, cores = waiting.pop(0), slots.pop(0)
+                process = context.Process(target=play_in_turn, args=(
+                    [job.among(processes) for job in turn], place, cores), kwargs={'make': _CompiledOnce()})
                 process.start()
-                active[process.sentinel] = job, process, cores
+                active[process.sentinel] = turn, process, cores
             for sentinel in multiprocessing.connection.wait(list(active), timeout=1.0):
-                job, process, cores = active.pop(sentinel)
+                turn, process, cores = active.pop(sentinel)
                 process.join()
                 slots.append(cores)
-                error = outcome(job, place.root, process.exitcode)
-                if error and process.exitcode and tries[job] < TRIES:
-                    logging.warning('%s: %s; tried again', job.name, error)
-                    waiting.insert(0, job)
-                    continue
-                ended.append(job)
-                if error:
-                    errors[job] = error
-            watch([job for job, *_ in active.values()], ended)
+                left = _settle(turn, place.root, process.exitcode, tries, errors)
+                ended.extend(job for job in turn if job not in (*left, *ended))
+                if left:
+                    waiting.insert(0, left)
+            for turn, *_ in active.values():
+                ended.extend(job for job in turn[:-1] if job not in ended and not outcome(job, place.root))
+            watch([next(job for job in turn if job not in ended) for turn, *_ in active.values()], ended)
     finally:
         for _, process, _ in active.values():
             process.terminate()
         for _, process, _ in active.values():
             process.join()
     return errors
+
+
+def _settle(turn, root, exitcode, tries, errors):
+    """What is left to play of jobs whose process has ended; the errors of the others go to `errors`."""
+    settled = [job for job in turn if not exitcode or job.finished(root) or _error_file(job, root).exists()]
+    errors.update({job: error for job in settled if (error := outcome(job, root))})
+    left = [job for job in turn if job not in settled]
+    if left:     # the first of them was being played when the process was lost
+        error = outcome(left[0], root, exitcode)
+        tries[left[0]] += 1
+        if tries[left[0]] == TRIES:
+            errors[left[0]] = error
+            return left[1:]
+        logging.warning('%s: %s; tried again', left[0].name, error)
+    return left
+
+
+def _error_file(job, root):
+    return root / job.name / ERROR
 
 
 def _share_cores(processes):
@@ -137,8 +192,8 @@ def outcome(job, root, exitcode=0):
     """What went wrong with a job whose process has ended; '' if it is finished."""
     if exitcode == 0 and job.finished(root):
         return ''
-    if exitcode == 0 and (root / job.name / ERROR).exists():
-        return (root / job.name / ERROR).read_text(encoding='utf-8')
+    if exitcode == 0 and _error_file(job, root).exists():
+        return _error_file(job, root).read_text(encoding='utf-8')
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
 
 
