@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 import stored_runs
@@ -169,11 +170,16 @@ def test_a_lost_worker_is_replaced_by_one_that_continues(engine, worker, end, tm
     assert [row['round'] for row in rows] == list(range(1, 201)) and rows[0]['mark'] == 7
 
 
-def test_the_seeds_of_one_run_share_a_process_and_what_it_compiles():
+def test_a_worker_stays_with_the_seeds_of_one_run_and_out_of_the_way_of_others():
     jobs = [Job(f'{rate}-{seed}', make_settings(SMALL | {'client_lr': rate, 'seed': seed}))
-            for rate in (0.1, 0.2) for seed in (0, 1, 2)]
-    assert workers.in_turns(jobs, 2) == [jobs[:3], jobs[3:]]
-    assert workers.in_turns(jobs, 3) == [[job] for job in jobs], 'rather than leave a core idle'
+            for rate in (0.1, 0.2) for seed in (0, 1)]
+    first, second = (types.SimpleNamespace(kind=None) for _ in range(2))
+    assert workers.next_for(first, jobs, []) == jobs[0]
+    first.kind = workers.kind_of(jobs[0])
+    assert workers.next_for(second, jobs[1:], [first]) == jobs[2], 'what the first has not compiled'
+    second.kind = workers.kind_of(jobs[2])
+    assert workers.next_for(second, [jobs[1], jobs[3]], [first]) == jobs[3], 'what it has compiled'
+    assert workers.next_for(second, [jobs[1]], [first]) == jobs[1], 'rather than nothing'
 
 
 def test_seeds_that_share_a_process_have_the_numbers_of_runs_of_their_own(tmp_path, monkeypatch):
@@ -186,27 +192,13 @@ def test_seeds_that_share_a_process_have_the_numbers_of_runs_of_their_own(tmp_pa
         traced.append(algorithm.client_update)
         return network, algorithm, settings
     monkeypatch.setattr(driver.registry, 'build', counting)
-    workers.play_in_turn(jobs, Place(tmp_path / 'together', 'nowhere'), make=workers._CompiledOnce())
+    make = workers._CompiledOnce()
+    for job in jobs:
+        workers.play(job, Place(tmp_path / 'together', 'nowhere'), make=make)
     assert [update.experimental_get_tracing_count() for update in traced] == [1, 0]
     for job in jobs:
         workers.play(job, Place(tmp_path / 'alone', 'nowhere'))
     assert summaries(tmp_path / 'together') == summaries(tmp_path / 'alone')
-
-
-def test_of_jobs_in_one_process_a_lost_one_is_tried_again_and_those_that_ended_are_not(tmp_path):
-    """One has finished, one has been refused, two are left when the process is lost; and lost again, to the last."""
-    jobs = [Job(str(seed), make_settings(SMALL | {'seed': seed})) for seed in range(4)]
-    stored_runs.write(tmp_path / '0', jobs[0].settings, [{}] * 3)
-    (tmp_path / '1').mkdir()
-    (tmp_path / '1' / workers.ERROR).write_text('refused')
-    tries, errors = dict.fromkeys(jobs, 0), {}
-    for _ in range(workers.TRIES - 1):
-        assert workers._settle(jobs, tmp_path, -9, tries, errors) == jobs[2:]
-        assert errors == {jobs[1]: 'refused'}
-    assert workers._settle(jobs, tmp_path, -9, tries, errors) == jobs[3:]
-    assert errors == {jobs[1]: 'refused', jobs[2]: 'its process ended with code -9'}
-    assert workers._settle(jobs[3:], tmp_path, 0, tries, errors) == []
-    assert errors[jobs[3]] == 'it was stopped before its last round'
 
 
 def test_ray_gives_the_same_summaries(uninterrupted, tmp_path):

@@ -3,7 +3,7 @@
 A run is a Job with a folder of its own. What its folder holds decides everything: a job with a summary of the same
 settings is finished, one with checkpoints continues from them. So a sweep may be killed and started again at any time.
 """
-import itertools
+import contextlib
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -54,37 +54,24 @@ class Place(NamedTuple):
 
 def play(job, place, cores=None, **options):
     """Plays one job in this process, on these cores alone; SIGTERM ends it after a round. Options are driver.run's."""
-    play_in_turn([job], place, cores, **options)
-
-
-def play_in_turn(jobs, place, cores=None, **options):
-    """`play` for several jobs, one after the other."""
     if cores:
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
-    _end_with_parent()
     asked = []
     if multiprocessing.parent_process() is not None:     # under Ray signals are Ray's
         signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
     for path in place.plugins:
         plugins.load(path)
-    for job in jobs:
-        _error_file(job, place.root).unlink(missing_ok=True)
-    for job in jobs:
-        if not asked:
-            _play(job, place, asked, options)
-
-
-def _play(job, place, asked, options):
     folder = place.root / job.name
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / ERROR).unlink(missing_ok=True)
     try:
         driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
                    stop=lambda: bool(asked), **options)
     except Interrupted:
         return
     except VirtualTfError as error:
-        _error_file(job, place.root).write_text(str(error), encoding='utf-8')
+        (folder / ERROR).write_text(str(error), encoding='utf-8')
 
 
 class _CompiledOnce:
@@ -104,11 +91,68 @@ class _CompiledOnce:
         return Simulation(network, first[1], dataset, settings)
 
 
-def in_turns(jobs, processes):
-    """Jobs as lists for one process each: those next to each other that differ in their seed alone, unless these are
-    fewer lists than processes."""
-    turns = [list(alike) for _, alike in itertools.groupby(jobs, lambda job: job.settings.replace(seed=0))]
-    return turns if len(turns) >= processes else [[job] for job in jobs]
+def _serve(connection, place, cores):
+    """Plays the jobs that come through the connection, until it is closed; answers when one has ended."""
+    _end_with_parent()
+    make = _CompiledOnce()
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            play(connection.recv(), place, cores, make=make)
+            connection.send(None)
+
+
+class _Worker:
+    """A process on its cores, which plays one job after the other; for one of another kind it is replaced."""
+
+    def __init__(self, place, cores):
+        self._place, self._cores = place, cores
+        self._process = self._connection = self.job = self.kind = None
+
+    def begin(self, job, kind):
+        if self._process is None or self.kind != kind:
+            self.end()
+            context = multiprocessing.get_context('spawn')
+            self._connection, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, self._place, self._cores))
+            self._process.start()
+            theirs.close()
+        self.job, self.kind = job, kind
+        self._connection.send(job)
+
+    def news(self):
+        """What tells that its job has ended, or the process."""
+        return [self._connection, self._process.sentinel]
+
+    def ended(self):
+        """The exit code of what has become of its job, 0 where the process lives on; None while it is played."""
+        if self._connection.poll():
+            with contextlib.suppress(EOFError, ConnectionError):
+                self._connection.recv()
+                return 0
+        if self._process.is_alive():
+            return None
+        code, self._process = self._process.exitcode, None
+        self._connection.close()
+        return code
+
+    def end(self):
+        """After the round that is being played."""
+        if self._process is not None:
+            self._connection.close()
+            self._process.terminate()
+            self._process.join()
+            self._process = None
+
+
+def kind_of(job):
+    """What jobs have in common that one process can play with the same compiled code: all but the seed."""
+    return job.settings.replace(seed=0)
+
+
+def next_for(worker, waiting, busy):
+    """Of the waiting jobs one of the kind that the worker has compiled, else the first that no other works on."""
+    taken = {other.kind for other in busy}
+    return min(waiting, key=lambda job: (kind_of(job) != worker.kind, kind_of(job) in taken))
 
 
 def _end_with_parent():
@@ -124,60 +168,45 @@ def _end_with_parent():
 
 
 def run_local(jobs, place, processes, watch=lambda *_: None):
-    """Plays jobs, so many at a time, in processes with their share of the cores; the seeds of one run share a process.
+    """Plays jobs, so many at a time, in processes with their share of the cores; a process plays the seeds of one run.
 
     watch(running jobs, ended jobs) is called every second. A job whose process is lost is tried again and continues
     from its checkpoint. Returns {job: error}. However this ends, no process stays behind.
     """
     processes = max(1, min(processes, len(jobs)))
-    slots = _share_cores(processes)
-    waiting, active, errors, ended = in_turns(jobs, processes), {}, {}, []
-    tries = dict.fromkeys(jobs, 0)
-    context = multiprocessing.get_context('spawn')
+    free, busy = [_Worker(place, cores) for cores in _share_cores(processes)], []
+    waiting, errors, ended = [job.among(processes) for job in jobs], {}, []
+    asked = dict(zip(waiting, jobs))
+    tries = dict.fromkeys(waiting, 0)
     try:
-        while waiting or active:
-            while waiting and slots:
-                turn, cores = waiting.pop(0), slots.pop(0)
-                process = context.Process(target=play_in_turn, args=(
-                    [job.among(processes) for job in turn], place, cores), kwargs={'make': _CompiledOnce()})
-                process.start()
-                active[process.sentinel] = turn, process, cores
-            for sentinel in multiprocessing.connection.wait(list(active), timeout=1.0):
-                turn, process, cores = active.pop(sentinel)
-                process.join()
-                slots.append(cores)
-                left = _settle(turn, place.root, process.exitcode, tries, errors)
-                ended.extend(job for job in turn if job not in (*left, *ended))
-                if left:
-                    waiting.insert(0, left)
-            for turn, *_ in active.values():
-                ended.extend(job for job in turn[:-1] if job not in ended and not outcome(job, place.root))
-            watch([next(job for job in turn if job not in ended) for turn, *_ in active.values()], ended)
+        while waiting or busy:
+            while waiting and free:
+                worker = free.pop(0)
+                job = next_for(worker, waiting, busy)
+                waiting.remove(job)
+                tries[job] += 1
+                worker.begin(job, kind_of(job))
+                busy.append(worker)
+            multiprocessing.connection.wait([news for worker in busy for news in worker.news()], timeout=1.0)
+            for worker in [*busy]:
+                code = worker.ended()
+                if code is None:
+                    continue
+                busy.remove(worker)
+                free.append(worker)
+                error = outcome(worker.job, place.root, code)
+                if error and code and tries[worker.job] < TRIES:
+                    logging.warning('%s: %s; tried again', worker.job.name, error)
+                    waiting.insert(0, worker.job)
+                    continue
+                ended.append(asked[worker.job])
+                if error:
+                    errors[asked[worker.job]] = error
+            watch([asked[worker.job] for worker in busy], ended)
     finally:
-        for _, process, _ in active.values():
-            process.terminate()
-        for _, process, _ in active.values():
-            process.join()
+        for worker in (*busy, *free):
+            worker.end()
     return errors
-
-
-def _settle(turn, root, exitcode, tries, errors):
-    """What is left to play of jobs whose process has ended; the errors of the others go to `errors`."""
-    settled = [job for job in turn if not exitcode or job.finished(root) or _error_file(job, root).exists()]
-    errors.update({job: error for job in settled if (error := outcome(job, root))})
-    left = [job for job in turn if job not in settled]
-    if left:     # the first of them was being played when the process was lost
-        error = outcome(left[0], root, exitcode)
-        tries[left[0]] += 1
-        if tries[left[0]] == TRIES:
-            errors[left[0]] = error
-            return left[1:]
-        logging.warning('%s: %s; tried again', left[0].name, error)
-    return left
-
-
-def _error_file(job, root):
-    return root / job.name / ERROR
 
 
 def _share_cores(processes):
@@ -192,8 +221,8 @@ def outcome(job, root, exitcode=0):
     """What went wrong with a job whose process has ended; '' if it is finished."""
     if exitcode == 0 and job.finished(root):
         return ''
-    if exitcode == 0 and _error_file(job, root).exists():
-        return _error_file(job, root).read_text(encoding='utf-8')
+    if exitcode == 0 and (root / job.name / ERROR).exists():
+        return (root / job.name / ERROR).read_text(encoding='utf-8')
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
 
 
