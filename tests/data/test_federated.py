@@ -26,6 +26,19 @@ def test_standardised_by_each_clients_own_training_data():
     assert dataset.train.x.dtype == np.float32
 
 
+def test_centred_by_each_clients_own_training_data_at_its_own_scale():
+    dataset = make(TRAIN, TEST, TEST).standardise('center')
+    np.testing.assert_allclose(dataset.train.x[:, 0], [-1, 1, -2, 2])
+    np.testing.assert_allclose(dataset.test.x[:, 0], [3.0 - 1.0, 12.0 - 12.0])
+    np.testing.assert_array_equal(dataset.validation.x, dataset.test.x)
+
+
+def test_a_client_that_nobody_has_seen_is_centred_by_its_own_mean():
+    unseen = make(TRAIN, TEST).part([1])
+    dataset = dataclasses.replace(make(TRAIN, TEST).part([0]), unseen=unseen).standardise('center')
+    np.testing.assert_allclose(dataset.unseen.train.x[:, 0], [-2, 2])
+
+
 def test_standardised_by_all_training_data():
     dataset = make(TRAIN, TEST).standardise('global')
     values = np.array([0.0, 2.0, 10.0, 14.0])
@@ -34,7 +47,7 @@ def test_standardised_by_all_training_data():
     assert dataset.validation is None
 
 
-@pytest.mark.parametrize('by', ['client', 'global'])
+@pytest.mark.parametrize('by', ['client', 'global', 'center'])
 def test_constant_feature_is_moved_to_zero_and_not_blown_up(by):
     # 0.1 is no binary fraction: its mean is off by rounding, and the deviation is that rounding.
     dataset = make([np.full([7, 1], 0.1), np.full([5, 1], 0.1)], [[[0.1]], [[0.4]]]).standardise(by)
