@@ -16,18 +16,18 @@ SETTINGS = {
     'damping': Setting(
         0.8, 'exponent γ of a client\'s proposal; presets paper and authors: 1 − η_s', above=0.0, high=1.0,
         hint='0 would freeze the clients'),
-    'kl_weight': Setting(3e-3, 'weight β of the KL terms in the free energy', low=0.0),
+    'kl_weight': Setting(0.03, 'weight β of the KL terms in the free energy', low=0.0),
     'precision_update': Setting(
         'natural', 'how a client trains its precisions: by natural gradient, or σ by SGD as in the paper',
         ('natural', 'sgd'), absent='sgd'),
-    'precision_step': Setting(0.01, 'step ρ of the natural gradient', low=0.0, high=1.0),
+    'precision_step': Setting(0.05, 'step ρ of the natural gradient', low=0.0, high=1.0),
     'delta_weighting': Setting(
         'uniform', 'exponents of the clients\' deltas: 1, or K·N_i/N, for clients that differ much in size',
         ('uniform', 'size')),
     'prior_scale': Setting(1.0, 'standard deviation of the prior p(θ)', above=0.0),
     'prior_weighting': Setting(
         'uniform', 'exponents w_i of prior and initial factors: 1/K, or N_i/N', ('uniform', 'size')),
-    'init_scale': Setting(0.02, 'initial standard deviation σ₀ of the posterior', above=0.0),
+    'init_scale': Setting(0.04, 'initial standard deviation σ₀ of the posterior', above=0.0),
     'parameterisation': Setting(
         'mean_scale', 'coordinates of the clients\' SGD: (μ, σ), or (χ, ξ) as in the authors\' code',
         ('mean_scale', 'natural')),
@@ -36,7 +36,7 @@ SETTINGS = {
         ('local', 'sample')),
     **private_path.SETTINGS,
     'private': dataclasses.replace(
-        private_path.SETTINGS['private'], default='after', choices=('none', 'joint', 'residual', 'after'),
+        private_path.SETTINGS['private'], choices=('none', 'joint', 'residual', 'after'),
         help='private weights φ_i: none, trained jointly with θ (the paper), on what θ leaves over in each step, or '
              'after θ against what is deployed'),
     'gate_init': dataclasses.replace(private_path.SETTINGS['gate_init'], default=0.05, absent=0.3),
