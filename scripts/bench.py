@@ -1,6 +1,7 @@
 """Microseconds for one SGD step of one client: one call, groups side by side, Keras, bare matmuls, JAX.
 
     python -m scripts.bench --model=mlp,conv,lstm --output=results/bench.json
+    python -m scripts.bench --model= --rivals --output=results/bench.json     # the study rivals alone
 
 At the paper's sizes: 10 clients, batch 20 of 28×28 images (mlp, conv) or 10 of 80 characters (lstm). Each row is
 measured in a process of its own (scripts/bench_rows.py), on all cores and on one; columns are medians of several
@@ -23,7 +24,7 @@ from absl import flags
 from virtual_tf.core import processors, safe_files, strict_json
 from virtual_tf.core.errors import VirtualTfError
 
-from . import bench_rows, bench_scale, entry, keras_models
+from . import bench_rivals, bench_rows, bench_scale, entry, keras_models
 
 PLAIN = {'max_gradient_norm': 0.0, 'backtracking': False}
 STEP = PLAIN | {'precision_update': 'sgd', 'mt_model': 'trained'}
@@ -37,6 +38,8 @@ def define_flags():
     flags.DEFINE_integer('epochs', 5, 'epochs of a measured round', lower_bound=1)
     flags.DEFINE_integer('repeats', 7, 'measured rounds', lower_bound=1)
     flags.DEFINE_bool('scale', False, 'also measure up to 10,000 clients: 8 minutes and 6 GB of disk')
+    flags.DEFINE_bool('rivals', False, 'also measure a step and a round of every method of the study rivals, on one '
+                      'core: 10 minutes; --model= leaves the networks out')
     flags.DEFINE_string('output', None, 'json file to write; what it has of other networks stays')
 
 
@@ -165,11 +168,15 @@ def main(_):
     for model in values.model:
         results[model] = compare(model, values.epochs, values.repeats)
         show(model, results[model])
-    scale = {'scale': bench_scale.scale_table()} if values.scale else {}
+    more = {'scale': bench_scale.scale_table()} if values.scale else {}
+    if values.rivals:
+        more['rivals'] = bench_rivals.compare(
+            lambda row: _in_process(row, processors.cores()[:1]), values.epochs, values.repeats)
+        bench_rivals.show(more['rivals'])
     if output:
         strict_json.write(output, kept | {
             'sizes': {'clients': bench_rows.CLIENTS, 'examples and batch': bench_rows.SIZES},
-            'machine': {'cores': len(processors.cores()), 'processor': platform.machine()}, **results, **scale})
+            'machine': {'cores': len(processors.cores()), 'processor': platform.machine()}, **results, **more})
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
     python -m scripts.tables --table=2 --data_dir=DATA          # what is there; names the commands for what is missing
     python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
     python -m scripts.tables --table=uncertainty --run --data_dir=DATA    # calibration, unseen clients, foreign data
+    python -m scripts.tables --table=rivals --run --data_dir=DATA         # the methods that came after VIRTUAL
     python -m scripts.tables --all --run --data_dir=DATA        # every table, the cheapest first, and the documents
     python -m scripts.tables --docs                             # docs/results.md and README.md's digest, from results/
 
@@ -27,6 +28,7 @@ from virtual_tf.report import (
     precision_table,
     pruning_table,
     results_page,
+    rivals_table,
     text_tables,
     uncertainty_table,
 )
@@ -35,7 +37,7 @@ from virtual_tf.studies import costs, grids
 
 from . import entry, run, sweep
 
-STUDIES = {module.STUDY: module for module in (inference_table, precision_table, uncertainty_table)}
+STUDIES = {module.STUDY: module for module in (inference_table, precision_table, uncertainty_table, rivals_table)}
 TABLES = ['1', '2', '3', '4', *STUDIES]
 DOCS, README = pathlib.Path('docs'), pathlib.Path('README.md')
 

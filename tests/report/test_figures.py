@@ -46,3 +46,10 @@ def test_over_seeds_goes_as_far_as_the_shortest():
             for seed, values in enumerate(([1.0, 2.0, 3.0], [3.0, 6.0]))]
     rounds, mean, low, high = figures.over_seeds(runs, 'train/loss')
     assert (rounds.tolist(), mean.tolist(), low.tolist(), high.tolist()) == ([1, 2], [2, 4], [1, 2], [3, 6])
+
+
+def test_values_that_nearly_coincide_stand_beside_each_other():
+    # Two groups of a span of 10: 0 alone, and 9.8, 10, 9.9, whose mean is 9.9; 0.035 of the span between neighbours.
+    places = figures.beside_each_other([9.8, 0.0, 10.0, 9.9])
+    assert places == pytest.approx([9.55, 0.0, 10.25, 9.9])
+    assert figures.beside_each_other([2.0, 2.0]) == pytest.approx([2.0 - 0.0175, 2.0 + 0.0175])

@@ -117,6 +117,14 @@ def test_variants_have_means_and_intervals_of_the_last_five_rounds(tmp_path):
             in results_page.variants('watch.json')(tmp_path))
 
 
+def test_the_rivals_have_their_table_their_picture_and_its_caption(tmp_path):
+    write(tmp_path, 'rivals.md', '| a |\n')
+    with pytest.raises(FileNotFoundError):
+        results_page.rivals(tmp_path)
+    write(tmp_path, 'rivals.txt', 'a caption\n')
+    assert results_page.rivals(tmp_path) == '| a |\n\n![rivals](../results/rivals.png)\n\na caption\n'
+
+
 def test_the_documents_are_what_the_results_make_of_them():
     results = ROOT / 'results'
     readme = (ROOT / 'README.md').read_text(encoding='utf-8')

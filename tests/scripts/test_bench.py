@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from scripts import bench, bench_rows, keras_models
+from scripts import bench, bench_rivals, bench_rows, keras_models
 from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.methods import registry
 from virtual_tf.networks import models
+from virtual_tf.studies import rivals
 
 
 @pytest.mark.parametrize('model', bench_rows.SIZES)
@@ -44,11 +46,37 @@ def test_ratios_are_of_what_was_measured_alone():
     assert not [name for name in found if 'JAX' in name or 'TFP' in name or 'matmuls' in name]
 
 
+@pytest.mark.parametrize('column', rivals.COLUMNS)
+def test_a_step_of_a_rival_is_the_plain_one_and_a_round_is_the_study_s(column):
+    step, whole = (registry.make_settings(row) for row in bench_rivals.rows_of(column).values())
+    assert (step.max_gradient_norm, step.backtracking) == (0.0, False)
+    assert (step.get('private', 'none'), step.get('fine_tune', 0)) == ('none', 0)
+    assert (step.get('mt_model', 'trained'), step.get('precision_update', 'sgd')) == ('trained', 'sgd')
+    asked = registry.make_settings(rivals.COLUMNS[column].given)
+    assert whole.replace(client_lr=asked.client_lr) == asked and step.method == asked.method
+
+
+def test_a_step_is_held_against_its_definition():
+    def measure(row):
+        medians = {'fedavg': 100.0, 'ditto': 240.0, 'pfedme': 380.0, 'virtual': 300.0, 'pfedbayes': 450.0}
+        return {'median': medians.get(row['method'], 300.0 if 'min_scale' in registry.find(row['method']).settings
+                                      else 100.0) * (2 if row['epochs'] == 20 else 1)}
+    found = bench_rivals.compare(measure, epochs=5, repeats=1)
+    assert {*found['microseconds']['step']} == {*found['microseconds']['round']} == {*rivals.COLUMNS}
+    assert found['microseconds']['round']['ditto'] == {'median': 480.0}
+    # 2.4 and 1.5 of 2 and 3.8 of 5 are within a quarter, 3.7 of 5 is not.
+    assert found['definitions']['ditto'] == {'of': 'fedavg', 'times': 2, 'measured': 2.4, 'holds': True}
+    assert found['definitions']['pfedbayes'] == {'of': 'virtual', 'times': 2, 'measured': 1.5, 'holds': True}
+    assert found['definitions']['pfedme'] == {'of': 'fedavg', 'times': 5, 'measured': 3.8, 'holds': True}
+    assert all(one['holds'] for one in found['definitions'].values())
+    assert not bench_rivals.held({'pfedme': 370.0, 'fedavg': 100.0}, 'pfedme', 'fedavg', 5)['holds']
+
+
 def test_what_the_file_has_of_other_networks_stays(tmp_path, monkeypatch):
     (tmp_path / 'bench.json').write_text('{"conv": 1, "mlp": 2}')
     monkeypatch.setattr(bench, 'compare', lambda *_: {'microseconds': {}, 'ratios': {}})
     monkeypatch.setattr(bench.flags, 'FLAGS', types.SimpleNamespace(
-        model=['mlp'], epochs=0, repeats=0, scale=False, output=tmp_path / 'bench.json'))
+        model=['mlp'], epochs=0, repeats=0, scale=False, rivals=False, output=tmp_path / 'bench.json'))
     bench.main(None)
     written = json.loads((tmp_path / 'bench.json').read_text())
     assert written['conv'] == 1 and written['mlp'] == {'microseconds': {}, 'ratios': {}}
@@ -82,7 +110,8 @@ def test_the_twin_in_jax_takes_the_same_step(method):
 def test_an_output_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, 'compare', lambda *_: {'microseconds': {}, 'ratios': {}})
     (tmp_path / 'file').touch()
-    values = types.SimpleNamespace(model=['mlp'], epochs=0, repeats=0, scale=False, output=tmp_path / 'new/bench.json')
+    values = types.SimpleNamespace(model=['mlp'], epochs=0, repeats=0, scale=False, rivals=False,
+                                   output=tmp_path / 'new/bench.json')
     monkeypatch.setattr(bench.flags, 'FLAGS', values)
     bench.main(None)
     assert (tmp_path / 'new' / 'bench.json').is_file()

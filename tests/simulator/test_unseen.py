@@ -68,6 +68,16 @@ def test_a_newcomer_s_visit_is_one_from_the_server_with_nothing_contributed(meth
     assert found[1]['means']['cross_entropy'] != pytest.approx(found[20]['means']['cross_entropy'], rel=1e-3)
 
 
+@pytest.mark.parametrize('method', [name for name in registry.METHODS if name not in ('virtual', 'fedavg')])
+def test_every_method_has_newcomers_and_one_without_a_server_s_model_has_none_before_their_visit(method, monkeypatch):
+    monkeypatch.setattr(unseen, 'EPOCHS', (1,))
+    settings, dataset = made(method, clients_per_round=2)
+    simulation = make_simulation(settings, dataset)
+    found = {epochs: ways['means']['accuracy'] for epochs, ways in unseen.measure(
+        simulation, simulation.start().server).items()}
+    assert np.isfinite(found[1]) and np.isnan(found[0]) == (simulation.algorithm.server_model is None)
+
+
 def test_groups_and_samples_and_a_second_call_change_nothing_that_they_should_not(tmp_path):
     settings, dataset = made(rounds=1, eval_samples=2)
     summary, _ = driver.run(settings, dataset, tmp_path, progress=False)

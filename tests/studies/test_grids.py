@@ -98,6 +98,14 @@ def test_scores_are_of_the_data_that_was_held_out(tmp_path):
         grids.score(played(tmp_path, 'b', [{S: 0.5, MT: 0.5}]), tmp_path, 'val')
 
 
+@pytest.mark.parametrize('method', ['local', 'fedper', 'fedrep'])
+def test_a_method_without_a_server_s_model_is_scored_by_mt_alone(method, tmp_path):
+    rows = [{S: math.nan, MT: 0.9, f'val_{S}': math.nan, f'val_{MT}': 0.8}]
+    job = played(tmp_path, 'a', rows, method=method, validation_fraction=0.2)
+    assert grids.score(job, tmp_path, 'val') == pytest.approx(80.0)
+    assert grids.score(job, tmp_path, 'test_max') == pytest.approx(90.0)
+
+
 def test_a_run_that_ended_without_a_number_has_no_score(tmp_path):
     job = played(tmp_path, 'a', [{S: 0.5, MT: 0.5, f'val_{S}': 0.5, f'val_{MT}': math.nan}], validation_fraction=0.2)
     assert math.isnan(grids.score(job, tmp_path, 'val'))
@@ -141,6 +149,13 @@ def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
     monkeypatch.setattr(grids, 'score', lambda job, root, select: float(job.name))
     text, _ = grids.report(Group('g', points_of('damping', (0.5, 1.0))), None, 'val')
     assert '1 is the end of what it may be' in text and 'widen' not in text
+
+
+def test_what_a_study_s_grids_have_chosen_by_column():
+    records = {'sweeps/har/fedavg': {'best': {'client_lr': 0.1}},
+               'sweeps/har/fedavg/server_lr': {'best': {'client_lr': 0.1, 'server_lr': 2.0}},
+               'sweeps/har/ditto': {'best': {'client_lr': 0.2}, 'chosen': {'client_lr': 0.1}}}
+    assert grids.chosen(records) == {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'ditto': {'client_lr': 0.1}}
 
 
 def test_scores_are_means_over_seeds(tmp_path):

@@ -31,6 +31,7 @@ METHOD = register(Method(
                                     tuple(STRAIGHT)),
               'own_weight': Setting(1.0, 'weight λ of a client\'s own Gaussian, beside the server\'s, in what it has',
                                     low=0.0), **gaussian_averaging.SETTINGS},
-    looks={'Barycentre': ('#999933', '-')},
+    looks={'Barycentre': ('#999933', '-'), 'Barycentre, reverse KL': ('#999933', '--'),
+           'Barycentre, Wasserstein-2': ('#DDCC77', '-.')},
     sweep=Sweep('own_weight', (0.25, 0.5, 1.0, 2.0), server_lr=(0.25, 0.5, 0.7, 0.85),
                 small_axis='own_weight', small_values=(0.5, 1.0))))

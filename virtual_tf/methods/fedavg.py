@@ -55,6 +55,6 @@ def fedavg(network, settings, l2=0.0):
 
 METHOD = register(Method(
     'fedavg', fedavg, 'FedAvg', reference=True, settings=private_path.SETTINGS | fine_tuning.SETTINGS,
-    looks={'FedAvg': ('#E69F00', '--')},
+    looks={'FedAvg': ('#E69F00', '--'), 'FedAvg, tuned': ('#A6611A', '--')},
     sweep=Sweep('server_lr', (0.7, 1.0, 1.4, 2.0), server_lr=(0.5, 2.8, 4.0, 5.6),
                 small_axis='server_lr', small_values=(1.0, 1.4))))

@@ -65,4 +65,4 @@ def shared_base(network, settings, train):
 
 METHOD = register(Method(
     'fedper', partial(shared_base, train=train_together), 'FedPer', looks={'FedPer': ('#44AA99', (0, (5, 1)))},
-    settings={'head_layers': HEAD_LAYERS}, sweep=SWEEP))
+    settings={'head_layers': HEAD_LAYERS}, sweep=SWEEP, learns_server=False))

@@ -10,7 +10,8 @@ def fedprox(network, settings):
 
 
 METHOD = register(Method(
-    'fedprox', fedprox, 'FedProx', looks={'FedProx': ('#009E73', (0, (1.5, 1)))},
+    'fedprox', fedprox, 'FedProx',
+    looks={'FedProx': ('#009E73', (0, (1.5, 1))), 'FedProx, tuned': ('#66C2A5', (0, (1.5, 1)))},
     settings={'l2': Setting(0.01, 'factor of (1/2)·‖w − w₀‖²', low=0.0), **averaging.METHOD.settings},
     sweep=Sweep('l2', (1e-5, 1e-4, 1e-3, 1e-2), server_lr=(0.7, 1.4, 2.0, 2.8),
                 small_axis='l2', small_values=(1e-4, 1e-3))))

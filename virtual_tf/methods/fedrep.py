@@ -47,4 +47,4 @@ METHOD = register(Method(
     'fedrep', partial(fedper.shared_base, train=train_in_turn), 'FedRep', looks={'FedRep': ('#117733', '-.')},
     settings={'head_layers': dataclasses.replace(fedper.HEAD_LAYERS, low=1),
               'base_epochs': Setting(1, 'epochs E_b of a round that train the base, after those of the head', low=1)},
-    check=check, sweep=fedper.SWEEP))
+    check=check, sweep=fedper.SWEEP, learns_server=False))

@@ -35,4 +35,4 @@ def local(network, settings):
         no_delta=lambda server: {})
 
 
-METHOD = register(Method('local', local, 'Local', looks={'Local': ('#7F7F7F', ':')}))
+METHOD = register(Method('local', local, 'Local', looks={'Local': ('#7F7F7F', ':')}, learns_server=False))

@@ -42,6 +42,7 @@ class Method:
     looks: dict = dataclasses.field(default_factory=dict)         # {label: (colour, dashes)}, its variants' too
     gaussian: bool = False        # its weights are tfd.Normals
     natural_deltas: bool = False  # its deltas are natural parameters of the server's weights: can be summed securely
+    learns_server: bool = True    # rounds change what S tests; without an S, sweeps go by MT and tables have a dash
     sweep: Sweep | None = None
     reference: bool = False       # comparisons show what others differ from it by
 

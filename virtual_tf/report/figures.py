@@ -23,6 +23,8 @@ CROSS_ENTROPY = (('server/cross_entropy', 'S cross-entropy', 1.0), ('mt/cross_en
 ACCURACY = ((S, 'S accuracy, %', 100.0), (MT, 'MT accuracy, %', 100.0),
             ('train/accuracy', 'training accuracy, %', 100.0))
 _PAGE, _COLUMNS = 7.2, 4     # inches, and panels in them
+_MARKERS = 'os^Dv<>PXp*hd8H'
+_LEAST_ERROR = 0.01     # percent, on a logarithmic axis
 _PRINT = {'font.size': 8, 'axes.titlesize': 'medium', 'figure.titlesize': 'large', 'legend.fontsize': 'medium',
           'figure.figsize': (_PAGE, 3.0), 'axes.grid': True, 'grid.alpha': 0.3}
 
@@ -188,6 +190,43 @@ def client_size(methods, title):
         axis.axhline(100 * clients.server, **look, linewidth=0.8, label=f'{method}: S, all clients')
     axis.set(xscale='log', xlabel='training targets of the client (characters)', ylabel='MT accuracy, %', title=title)
     figure.legend(loc='outside right upper', frameon=False)
+    return figure
+
+
+def beside_each_other(values, near=0.1, step=0.035):
+    """Places on an axis: values that nearly coincide stand side by side around their mean; `near` and `step` are
+    shares of the span."""
+    values = np.asarray(values, float)
+    order, span = np.argsort(values, kind='stable'), np.ptp(values) or 1.0
+    places = np.empty_like(values)
+    for group in np.split(order, np.flatnonzero(np.diff(values[order]) > near * span) + 1):
+        places[group] = values[group].mean() + step * span * (np.arange(len(group)) - (len(group) - 1) / 2)
+    return places
+
+
+@_in_print
+def against_bytes(cases, title):
+    """MT accuracy against megabytes up a round; cases: {title: {method: (megabytes, accuracy, half its interval)}}."""
+    labels, rows = list(dict.fromkeys(label for methods in cases.values() for label in methods)), -(-len(cases) // 2)
+    figure, axes = plt.subplots(rows, min(2, len(cases)), squeeze=False, layout='constrained',
+                                figsize=(_PAGE, 2.6 * rows + 1.2))
+    for axis, (name, methods) in zip(axes.flat, cases.items()):
+        places = beside_each_other([megabytes for megabytes, *_ in methods.values()])
+        for place, (label, (_, accuracy, half)) in zip(places, methods.items()):
+            error = max(100.0 - accuracy, _LEAST_ERROR)
+            axis.errorbar(place, error, [[min(half, 0.75 * error)], [half]], label=label,
+                          fmt=_MARKERS[labels.index(label) % len(_MARKERS)], color=pictures.style(label).get('color'),
+                          markersize=5, linewidth=1, capsize=2)
+        axis.set(title=name, xlabel='MB that clients send in a round', ylabel='MT accuracy, %')
+        # Steps near 100 % count for more: the axis is that of the error, upside down.
+        _log_scale(axis)
+        axis.yaxis.set_major_formatter(lambda error, _: f'{100.0 - error:g}')
+        axis.invert_yaxis()
+    for axis in axes.flat[len(cases):]:
+        axis.remove()
+    handles = {label: line for axis in figure.axes for line, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend([handles[label] for label in labels], labels, loc='outside lower center', ncols=4, frameon=False)
+    figure.suptitle(title)
     return figure
 
 

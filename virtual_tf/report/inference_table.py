@@ -37,14 +37,18 @@ def rows_of(records, protocol):
 
 
 def _against(ours, theirs, digits, lower_is_better):
-    seeds = sorted(ours.keys() & theirs.keys())
+    seeds = ours.keys() & theirs.keys()
     if not seeds:
         return 'missing'
-    differences = [ours[seed] - theirs[seed] for seed in seeds]
     mean, _ = text_tables.interval([theirs[seed] for seed in seeds])
-    sign = '+' if sum(differences) >= 0 else ''
+    return f'{mean:.{digits}f}: {difference(ours, theirs, digits, lower_is_better)}'
+
+
+def difference(ours, theirs, digits, lower_is_better):
+    """ours − theirs of {seed: value}, paired by the seeds that both have, and whether that is won."""
+    differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     gains = [-value for value in differences] if lower_is_better else differences
-    return f'{mean:.{digits}f}: {sign}{text_tables.cell(differences, digits)} {verdict(gains)}'
+    return f'{text_tables.cell(differences, digits, sign="+")} {verdict(gains)}'
 
 
 def write(folder, jobs, source):

@@ -14,6 +14,8 @@ from virtual_tf.runs import snr
 from virtual_tf.runs.folder import finished_below
 from virtual_tf.studies import experiments, kept
 
+_BY_ROUND = ('table2', 'table4', 'kl')     # studies whose curves are drawn
+
 
 class Picture(NamedTuple):
     name: str
@@ -187,7 +189,8 @@ def client_size(source):
 
 def keep(path, source):
     """Keeps the curves of all runs that are in a figure by round, in a file that stands for their folders."""
-    drawn = [each for study, (found, _) in experiments.STUDIES.items() if study != 'table3' for each in found]
+    drawn = [each for study, (found, _) in experiments.STUDIES.items() if study.split('/')[0] in _BY_ROUND
+             for each in found]
     kept.save(path, {each.folder(run.seed): run for each in drawn for run in source.runs(each)
                      if kept.as_asked(each, run)})
 

@@ -182,6 +182,12 @@ def variants(name):
     return make
 
 
+def rivals(results):
+    """The table of the rivals as it stands, and its picture with the caption."""
+    caption = (results / 'rivals.txt').read_text(encoding='utf-8').strip()
+    return f'{_included("rivals.md")(results)}\n![rivals](../results/rivals.png)\n\n{caption}\n'
+
+
 def pictures(results):
     """Every picture of results/figures with its caption."""
     captions = {path.stem: path.read_text(encoding='utf-8').strip() for path in (results / 'figures').glob('*.txt')}
@@ -223,5 +229,7 @@ SECTIONS = (
             _included('pruning.md')),
     Section('What a posterior knows', 'python -m scripts.tables --table=uncertainty --run --data_dir=DATA',
             _included('uncertainty.md')),
+    Section('The rivals', 'python -m scripts.tables --table=rivals --run --data_dir=DATA\n'
+            'python -m scripts.bench --model= --rivals --output=results/bench.json', rivals),
     Section('Pictures', 'python -m scripts.figures --data_dir=DATA', pictures),
 )

@@ -5,7 +5,8 @@ from tensorflow_probability import distributions as tfd
 
 from virtual_tf.core import safe_files
 
-_LATEX = {'%': r'\%', '±': r'$\pm$', '–': '--', 'β': r'$\beta$', 'γ': r'$\gamma$', '&': r'\&', '_': r'\_', '#': r'\#'}
+_LATEX = {'%': r'\%', '±': r'$\pm$', '–': '--', 'β': r'$\beta$', 'γ': r'$\gamma$', '&': r'\&', '_': r'\_', '#': r'\#',
+          '−': '$-$', '×': r'$\times$'}
 
 
 def interval(values):

@@ -4,11 +4,14 @@ A case is a data set with a network, a column a method; their meeting is an Expe
 seed. The values of CHOSEN are those that the sweeps in results/sweeps have picked; a test holds them to it.
 """
 import dataclasses
-import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from virtual_tf.core.errors import unknown
 from virtual_tf.methods import registry
+from virtual_tf.studies import rivals
+from virtual_tf.studies.experiment import experiment, grid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,26 +43,11 @@ class Column(NamedTuple):
     paper: str = ''         # column of the paper's Table 2, whose swept values it has too
 
 
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """What is run: a name, which is also the path of its folder, and all settings that are not defaults."""
-    name: str
-    given: tuple            # ((setting, value), …)
-
-    def settings(self, seed=0):
-        """The Settings of one run."""
-        return registry.make_settings(dict(self.given) | {'seed': seed})
-
-    def folder(self, seed):
-        return f'{self.name}/seed-{seed}'
-
-
-def experiment(name, *givens):
-    """An Experiment from dicts of settings, of which a later one wins."""
-    merged = {}
-    for given in givens:
-        merged |= given
-    return Experiment(name, tuple(sorted(merged.items())))
+class Sweeps(NamedTuple):
+    """Grids whose best points are chosen, one a column."""
+    make: Callable          # column → {name: {((setting, value), …): Experiment}}
+    columns: tuple
+    seeds: tuple = (0,)     # the usual ones
 
 
 *BASELINES, OURS = COMPARED = ('fedavg', 'fedprox', 'virtual')
@@ -253,16 +241,6 @@ def _at_usual_step(each):
     return experiment(each.name, given, {'server_lr': round(STEP / given.get('damping', DAMPING), 9)})
 
 
-def grid(name, given, axes):
-    """Every combination of the axes' values: {((setting, value), …): Experiment}"""
-    points = [tuple(zip(axes, values)) for values in itertools.product(*axes.values())]
-    return {point: experiment(f'{name}/{_folder(point)}' if point else name, given, dict(point)) for point in points}
-
-
-def _folder(point):
-    return '_'.join(f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}' for name, value in point)
-
-
 # Groups of experiments that a command can name, with their usual seeds.
 STUDIES = {
     **{f'table2/{case}': ([table2(case, column) for column in COMPARED], (0, 1, 2)) for case in MLPS},
@@ -278,12 +256,15 @@ STUDIES = {
        for case in INFERENCE_ROUNDS},
     'pruning': ([pruning(precision, percent) for precision in PRECISIONS for percent in PRUNING_PERCENTS], (0, 1, 2)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
+    **{f'{rivals.STUDY}/{case}': ([rivals.rival(case, column) for column in rivals.COLUMNS], rivals.SEEDS)
+       for case in rivals.CASES},
 }
 
 
-# Grids whose best points are chosen: {name of the study: (function, case)}
-GRIDS = {f'{kind}/{case}': (make, case) for kind, make in (('sweeps', sweep), ('paper-grid', paper_grid))
-         for case in CASES}
+GRIDS = {f'{kind}/{case}': Sweeps(partial(make, case), COMPARED)
+         for kind, make in (('sweeps', sweep), ('paper-grid', paper_grid)) for case in CASES}
+GRIDS |= {f'sweeps/{rivals.STUDY}-{case}': Sweeps(partial(rivals.sweep, case), tuple(rivals.COLUMNS),
+                                                 rivals.SWEEP_SEEDS) for case in rivals.CASES}
 
 
 def study(name):

@@ -66,10 +66,10 @@ def of_studies(names, given, seeds=None):
 
 def _of_study(name, given, seeds):
     if name in experiments.GRIDS:
-        make, case = experiments.GRIDS[name]
-        for column in experiments.COMPARED:
-            for part, points in make(case, column).items():
-                yield _group(part, points, given, seeds or [0])
+        make, columns, usual = experiments.GRIDS[name]
+        for column in columns:
+            for part, points in make(column).items():
+                yield _group(part, points, given, seeds or usual)
         return
     found, usual = experiments.study(name)
     for each in found:
@@ -110,15 +110,16 @@ def check(groups, select):
 
 
 def score(job, root, select, rounds=None):
-    """What a grid's points are compared by: accuracies of S and MT in equal parts, in percent.
+    """What a grid's points are compared by: accuracies of S and MT in equal parts, in percent; MT alone without an S.
 
     `val`: on held-out training data, mean of the last 5 rounds, or of the 5 up to `rounds`. `test_max`: the best rounds
     on test data, as in the paper.
     """
+    keys = (S, MT) if registry.find(job.settings.method).learns_server else (MT,)
     if select == 'test_max':
-        rows, keys = [job.folder(root).summary()['max']], (S, MT)
+        rows = [job.folder(root).summary()['max']]
     else:
-        rows, keys = job.folder(root).history(rounds)[-5:], (f'val_{S}', f'val_{MT}')
+        rows, keys = job.folder(root).history(rounds)[-5:], tuple(f'val_{key}' for key in keys)
         if not set(keys) <= rows[-1].keys():
             raise VirtualTfError(f'{root / job.name} has no validation data to choose by; run it with '
                                  '--validation_fraction=0.2, or use --select=test_max')
@@ -175,6 +176,11 @@ def misplaced_lines(records):
     return [name for name, record in records.items() if (line := records.get(f'{name}/server_lr')) and any(
         record['best'][setting] != value for setting, value in line['best'].items()
         if setting != 'server_lr')]
+
+
+def chosen(records):
+    """{column: values} that a study's grids, {group: record}, have chosen; a line has the last word on its grid."""
+    return {name.split('/')[2]: record.get('chosen', record['best']) for name, record in records.items()}
 
 
 def sweep_record(groups, records, root, select, seconds):

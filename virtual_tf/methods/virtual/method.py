@@ -203,6 +203,6 @@ METHOD = register(Method(
     check=check, gaussian=True, natural_deltas=True,
     looks={'VIRTUAL': ('#0072B2', '-'), 'VIRTUAL, private weights': ('#CC79A7', '-.'),
            'VIRTUAL + FedAvg init': ('#D55E00', '--'),
-           'VIRTUAL, authors\' choices': ('#000000', (0, (4, 1, 1, 1, 1, 1)))},
+           'VIRTUAL, authors\' choices': ('#000000', (0, (4, 1, 1, 1, 1, 1))), 'PVI': ('#56B4E9', (0, (3, 2)))},
     sweep=Sweep('damping', (0.25, 0.5, 0.75, 1.0), server_lr=(0.7, 1.4, 2.0, 2.8),
                 small_axis='init_scale', small_values=(0.0078, 0.02))))

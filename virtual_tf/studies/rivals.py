@@ -1,0 +1,83 @@
+"""The study `rivals`: every method at its own best, on data whose clients differ and on data where they hardly do.
+
+Every column has a sweep of its own, all of the same size: the case's three rates by two values of what the method has
+of its own, one of them its default; by two steps of the server where it has nothing; by six rates where it has not
+even that. The fine-tuned baselines are columns like the others, so they may take other values than the plain ones.
+"""
+from typing import NamedTuple
+
+from virtual_tf.studies.experiment import experiment, grid
+
+STUDY = 'rivals'
+OURS, PLAIN = 'virtual', 'fedavg'     # the columns that others are compared with
+RATE = 'client_lr'
+
+
+class Case(NamedTuple):
+    """A federation."""
+    rounds: int
+    rates: tuple     # client learning rates of the sweep
+    given: dict      # data, and whatever else is not the default there
+
+
+class Column(NamedTuple):
+    """A method, and what its sweep varies beside the rate."""
+    label: str
+    given: dict
+    axis: str
+    values: tuple    # of the axis; factors of the rate where that is the axis
+
+
+CASES = {
+    'femnist': Case(100, (0.02, 0.05, 0.1), {'dataset': 'femnist'}),
+    'har': Case(60, (0.02, 0.05, 0.1), {'dataset': 'har'}),
+    'mnist-dirichlet-0.1': Case(40, (0.1, 0.2, 0.4), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}),
+    'mnist-dirichlet-5': Case(40, (0.1, 0.2, 0.4), {'dataset': 'mnist', 'split': 'dirichlet:5'}),
+}
+_TUNED = {'fine_tune': 20}     # as many epochs as a visit has, and as VIRTUAL has by default
+COLUMNS = {
+    'virtual': Column('VIRTUAL', {'method': 'virtual'}, 'kl_weight', (0.001, 0.003)),
+    'pvi': Column('PVI', {'method': 'virtual', 'preset': 'pvi'}, 'damping', (0.08, 0.16)),
+    'fedavg': Column('FedAvg', {'method': 'fedavg'}, 'server_lr', (1.0, 1.4)),
+    'fedavg-tuned': Column('FedAvg, tuned', {'method': 'fedavg', **_TUNED}, 'server_lr', (1.0, 1.4)),
+    'fedprox': Column('FedProx', {'method': 'fedprox'}, 'l2', (0.001, 0.01)),
+    'fedprox-tuned': Column('FedProx, tuned', {'method': 'fedprox', **_TUNED}, 'l2', (0.001, 0.01)),
+    'local': Column('Local', {'method': 'local'}, RATE, (1.0, 1.5)),
+    'ditto': Column('Ditto', {'method': 'ditto'}, 'personal_l2', (0.1, 1.0)),
+    'fedper': Column('FedPer', {'method': 'fedper'}, 'head_layers', (1, 2)),
+    'fedrep': Column('FedRep', {'method': 'fedrep'}, 'base_epochs', (1, 10)),
+    'pfedme': Column('pFedMe', {'method': 'pfedme'}, 'envelope_lr', (0.005, 0.02)),
+    'pfedbayes': Column('pFedBayes', {'method': 'pfedbayes'}, 'zeta', (1.0, 10.0)),
+    'barycentre-kl': Column('Barycentre, reverse KL', {'method': 'barycentre', 'divergence': 'reverse_kl'},
+                            'kl_weight', (0.01, 1.0)),
+    'barycentre-w2': Column('Barycentre, Wasserstein-2', {'method': 'barycentre', 'divergence': 'wasserstein'},
+                            'kl_weight', (0.01, 1.0)),
+    'fedivon': Column('FedIVON', {'method': 'fedivon'}, 'kl_weight', (0.01, 1.0)),
+}
+SEEDS = (0, 1, 2, 3, 4)
+SWEEP_SEEDS = (100,)     # which no table uses
+SWEEP_ROUNDS = 20
+# What the sweeps have chosen, by case and column (scripts.sweep prints it so); the rest is default.
+CHOSEN = {}
+
+
+def rival(case, column):
+    """A column's experiment on a case."""
+    return experiment(f'{STUDY}/{case}/{column}', _given(case, column),
+                      {'rounds': CASES[case].rounds, 'unseen_fraction': 0.2}, CHOSEN.get(case, {}).get(column, {}))
+
+
+def sweep(case, column):
+    """The six points of a column on a case, as experiments.sweep has them.
+
+    All clients take part: what nobody has seen is measured at the end alone, which would cost more than it tells here.
+    """
+    name, rates, (_, _, axis, values) = f'sweeps/{STUDY}-{case}/{column}', CASES[case].rates, COLUMNS[column]
+    axes = {RATE: rates, axis: values}
+    if axis == RATE:
+        axes = {RATE: sorted(round(rate * factor, 9) for rate in rates for factor in values)}
+    return {name: grid(name, _given(case, column) | {'rounds': SWEEP_ROUNDS, 'validation_fraction': 0.2}, axes)}
+
+
+def _given(case, column):
+    return {'model': 'mlp', **CASES[case].given, **COLUMNS[column].given}
