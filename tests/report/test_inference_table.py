@@ -1,5 +1,5 @@
 from virtual_tf.report import inference_table
-from virtual_tf.studies.experiments import INFERENCE_COLUMNS, INFERENCE_ROUNDS, inference
+from virtual_tf.studies.experiments import INFERENCE_CASES, INFERENCE_COLUMNS, inference
 
 
 def record(accuracy, entropy):
@@ -26,7 +26,7 @@ def test_two_seeds_that_disagree_decide_nothing():
 
 
 def test_tuned_columns_differ_from_the_plain_ones_by_their_epochs_alone():
-    for case in INFERENCE_ROUNDS:
+    for case in INFERENCE_CASES:
         for column in INFERENCE_COLUMNS:
             if column.endswith('-tuned'):
                 tuned, plain = (inference(case, name).settings() for name in (column, column.removesuffix('-tuned')))

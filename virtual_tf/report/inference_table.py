@@ -5,7 +5,7 @@ from virtual_tf.report import paper_tables, text_tables
 from virtual_tf.report.results_page import verdict
 from virtual_tf.runs.summary import MT, S
 from virtual_tf.studies import grids
-from virtual_tf.studies.experiments import INFERENCE_COLUMNS, INFERENCE_ROUNDS, OURS
+from virtual_tf.studies.experiments import INFERENCE_CASES, INFERENCE_COLUMNS, OURS
 
 STUDY = 'inference'
 MEASURES = {S: ('S accuracy', 100, 2), MT: ('MT accuracy', 100, 2), 'server/cross_entropy': ('S cross-entropy', 1, 3),
@@ -18,14 +18,14 @@ OTHERS = [name for name in INFERENCE_COLUMNS if name != OURS]
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's."""
-    groups = grids.of_studies([f'{STUDY}/{case}' for case in INFERENCE_ROUNDS], given, seeds)
+    groups = grids.of_studies([f'{STUDY}/{case}' for case in INFERENCE_CASES], given, seeds)
     return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
 
 
 def rows_of(records, protocol):
     """A row a case and measure: VIRTUAL, then every other column with the difference to it."""
     rows = []
-    for case in INFERENCE_ROUNDS:
+    for case in INFERENCE_CASES:
         found = {column: records.get((case, column), {}) for column in INFERENCE_COLUMNS}
         for key, (title, factor, digits) in MEASURES.items():
             values = {column: {seed: factor * record[protocol][key] for seed, record in seeds.items()}
@@ -59,9 +59,9 @@ def write(folder, jobs, source):
     if not records:
         raise VirtualTfError(f'{source.root} has no run of the table {STUDY}; --run makes them all')
     header = ('data', 'measure', *(INFERENCE_COLUMNS[column] for column in (OURS, *OTHERS)))
-    notes = [f'- `{case}`: {rounds} rounds, seeds ' + ', '.join(
+    notes = [f'- `{case}`: {given["rounds"]} rounds, seeds ' + ', '.join(
         str(seed) for seed in sorted(records.get((case, OURS), {}))) + caveat(records, case)
-        for case, rounds in INFERENCE_ROUNDS.items()]
+        for case, given in INFERENCE_CASES.items()]
     notes += [f'- missing: {case}/{column}, seeds {", ".join(map(str, seeds))}'
               for (case, column), seeds in missing.items()]
     text = '\n'.join(f'{LEGEND.format(protocol=meaning)}\n\n{text_tables.markdown(header, rows_of(records, protocol))}'

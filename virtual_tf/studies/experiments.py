@@ -69,7 +69,10 @@ MLPS = [name for name, case in CASES.items() if case.model == 'mlp']
 _UNGUARDED = {'max_gradient_norm': 0.0, 'backtracking': False}
 # The paper's text has private weights, its authors' code has none.
 _SHARED = _UNGUARDED | {'method': OURS, 'private': 'none', 'mt_model': 'damped', 'precision_update': 'sgd',
-                        'kl_weight': 1e-5, 'private_prior_scale': 0.0, 'gate_prior': 0.0, 'gate_init': 0.3}
+                        'kl_weight': 1e-5, 'private_prior_scale': 0.0, 'gate_prior': 0.0, 'gate_init': 0.3,
+                        'init_scale': 0.02, 'prior_scale': 1.0}
+# VIRTUAL's first defaults with natural precisions, with which two of the studies that are kept were played.
+_FIRST_NATURAL = {'kl_weight': 3e-3, 'precision_step': 0.01, 'init_scale': 0.02, 'prior_scale': 1.0, 'server_lr': 0.16}
 COLUMNS = {
     **{name: Column(registry.find(name).label, _UNGUARDED | {'method': name}, name) for name in BASELINES},
     OURS: Column(registry.find(OURS).label, _SHARED, OURS),
@@ -131,11 +134,17 @@ UNCERTAINTY = {
 # What the precisions by natural gradient are worth: columns, lengths, and values that held-out data chose.
 INFERENCE_COLUMNS = {OURS: 'VIRTUAL', **{f'{name}{tuned}': registry.find(name).label + tuned.replace('-', ', ')
                                          for tuned in ('', '-tuned') for name in BASELINES}}
-INFERENCE_ROUNDS = {'femnist': 150, 'writers': 150, 'har': 60, 'vsn': 60}
+_CENTRED = {'standardize': 'center', 'max_gradient_norm': 0.0}
+INFERENCE_CASES = {'femnist': {'dataset': 'femnist', 'rounds': 150},
+                   'femnist-centred': {'dataset': 'femnist', 'rounds': 150, **_CENTRED},
+                   **{name: {'dataset': name, 'rounds': rounds}
+                      for name, rounds in (('writers', 150), ('har', 60), ('vsn', 60))}}
 INFERENCE_TUNING = registry.find(OURS).settings['fine_tune'].default
 INFERENCE_CHOSEN = {
     'femnist': {'fedavg': {'client_lr': 0.05, 'server_lr': 1.4},
                 'fedprox': {'client_lr': 0.05, 'server_lr': 1.4, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
+    'femnist-centred': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.4},
+                        'fedprox': {'client_lr': 0.2, 'server_lr': 1.4, 'l2': 1e-3}, 'virtual': {'client_lr': 0.2}},
     'writers': {'fedavg': {'client_lr': 0.2, 'server_lr': 1.4},
                 'fedprox': {'client_lr': 0.2, 'server_lr': 1.4, 'l2': 1e-3}, 'virtual': {'client_lr': 0.2}},
     'har': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.05, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
@@ -176,16 +185,15 @@ def table4(case, column):
 def inference(case, column):
     """VIRTUAL as it is by default against the baselines, as they are and fine-tuned for as many epochs."""
     method, _, tuned = column.partition('-')
-    return experiment(f'inference/{case}/{column}', {'dataset': case, 'rounds': INFERENCE_ROUNDS[case],
-                                                     'method': method}, INFERENCE_CHOSEN.get(case, {}).get(method, {}),
-                      {'fine_tune': INFERENCE_TUNING} if tuned else {})
+    return experiment(f'inference/{case}/{column}', INFERENCE_CASES[case], {'method': method},
+                      INFERENCE_CHOSEN.get(case, {}).get(method, {}), {'fine_tune': INFERENCE_TUNING} if tuned else {})
 
 
 def pruning(precision, percent):
     """VIRTUAL without private weights, its deltas pruned by SNR."""
     return experiment(f'pruning/{precision}/{percent}', {
         'dataset': 'femnist', 'rounds': PRUNING_ROUNDS, 'method': OURS, 'private': 'none', 'prune': percent},
-        INFERENCE_CHOSEN['femnist'][OURS], PRECISIONS[precision])
+        _FIRST_NATURAL, INFERENCE_CHOSEN['femnist'][OURS], PRECISIONS[precision])
 
 
 def kl_study(kl_weight):
@@ -196,6 +204,7 @@ def uncertainty(case, column):
     """A column's experiment on a case of UNCERTAINTY."""
     return experiment(f'uncertainty/{case}/{column}', {'model': 'mlp', 'unseen_fraction': 0.2, 'eval_samples': 10},
                       UNCERTAINTY[case].given, {'method': column},
+                      _FIRST_NATURAL | {'private': 'after'} if column == OURS else {},
                       INFERENCE_CHOSEN.get(UNCERTAINTY[case].swept, {}).get(column, {}))
 
 
@@ -253,7 +262,7 @@ STUDIES = {
     'table4/writers-conv': ([table4('writers-conv', column) for column in COMPARED], (0,)),
     'uncertainty': ([uncertainty(case, column) for case in UNCERTAINTY for column in COMPARED], (0, 1, 2, 3, 4)),
     **{f'inference/{case}': ([inference(case, column) for column in INFERENCE_COLUMNS], (0, 1, 2, 3, 4))
-       for case in INFERENCE_ROUNDS},
+       for case in INFERENCE_CASES},
     'pruning': ([pruning(precision, percent) for precision in PRECISIONS for percent in PRUNING_PERCENTS], (0, 1, 2)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
     **{f'{rivals.STUDY}/{case}': ([rivals.rival(case, column) for column in rivals.COLUMNS], rivals.SEEDS)

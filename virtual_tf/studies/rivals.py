@@ -1,7 +1,7 @@
 """The study `rivals`: every method at its own best, on data whose clients differ and on data where they hardly do.
 
-Every column has a sweep of its own, all of the same size: the case's three rates by two values of what the method has
-of its own, one of them its default; by two steps of the server where it has nothing; by six rates where it has not
+Every column has a sweep of its own, all of the same size: the case's two rates by two values of what the method has
+of its own, one of them its default; by two steps of the server where it has nothing; by four rates where it has not
 even that. The fine-tuned baselines are columns like the others, so they may take other values than the plain ones.
 """
 from typing import NamedTuple
@@ -16,6 +16,7 @@ RATE = 'client_lr'
 class Case(NamedTuple):
     """A federation."""
     rounds: int
+    epochs: int
     rates: tuple     # client learning rates of the sweep
     given: dict      # data, and whatever else is not the default there
 
@@ -25,23 +26,23 @@ class Column(NamedTuple):
     label: str
     given: dict
     axis: str
-    values: tuple    # of the axis; factors of the rate where that is the axis
+    values: tuple           # of the axis; factors of the rate where that is the axis
+    tuned: bool = False     # what is deployed goes on for as many epochs as a visit has
 
 
 CASES = {
-    'femnist': Case(100, (0.02, 0.05, 0.1), {'dataset': 'femnist'}),
-    'har': Case(60, (0.02, 0.05, 0.1), {'dataset': 'har'}),
-    'mnist-dirichlet-0.1': Case(40, (0.1, 0.2, 0.4), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}),
-    'mnist-dirichlet-5': Case(40, (0.1, 0.2, 0.4), {'dataset': 'mnist', 'split': 'dirichlet:5'}),
+    'femnist': Case(40, 20, (0.1, 0.2), {'dataset': 'femnist', 'standardize': 'center', 'max_gradient_norm': 0.0}),
+    'har': Case(25, 20, (0.02, 0.05), {'dataset': 'har'}),
+    'mnist-dirichlet-0.1': Case(20, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}),
+    'mnist-dirichlet-5': Case(20, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:5'}),
 }
-_TUNED = {'fine_tune': 20}     # as many epochs as a visit has, and as VIRTUAL has by default
 COLUMNS = {
-    'virtual': Column('VIRTUAL', {'method': 'virtual'}, 'kl_weight', (0.001, 0.003)),
+    'virtual': Column('VIRTUAL', {'method': 'virtual'}, 'kl_weight', (0.01, 0.03), tuned=True),
     'pvi': Column('PVI', {'method': 'virtual', 'preset': 'pvi'}, 'damping', (0.08, 0.16)),
     'fedavg': Column('FedAvg', {'method': 'fedavg'}, 'server_lr', (1.0, 1.4)),
-    'fedavg-tuned': Column('FedAvg, tuned', {'method': 'fedavg', **_TUNED}, 'server_lr', (1.0, 1.4)),
+    'fedavg-tuned': Column('FedAvg, tuned', {'method': 'fedavg'}, 'server_lr', (1.0, 1.4), tuned=True),
     'fedprox': Column('FedProx', {'method': 'fedprox'}, 'l2', (0.001, 0.01)),
-    'fedprox-tuned': Column('FedProx, tuned', {'method': 'fedprox', **_TUNED}, 'l2', (0.001, 0.01)),
+    'fedprox-tuned': Column('FedProx, tuned', {'method': 'fedprox'}, 'l2', (0.001, 0.01), tuned=True),
     'local': Column('Local', {'method': 'local'}, RATE, (1.0, 1.5)),
     'ditto': Column('Ditto', {'method': 'ditto'}, 'personal_l2', (0.1, 1.0)),
     'fedper': Column('FedPer', {'method': 'fedper'}, 'head_layers', (1, 2)),
@@ -56,7 +57,7 @@ COLUMNS = {
 }
 SEEDS = (0, 1, 2, 3, 4)
 SWEEP_SEEDS = (100,)     # which no table uses
-SWEEP_ROUNDS = 20
+SWEEP_ROUNDS = 10
 # What the sweeps have chosen, by case and column (scripts.sweep prints it so); the rest is default.
 CHOSEN = {}
 
@@ -68,11 +69,11 @@ def rival(case, column):
 
 
 def sweep(case, column):
-    """The six points of a column on a case, as experiments.sweep has them.
+    """The four points of a column on a case, as experiments.sweep has them.
 
     All clients take part: what nobody has seen is measured at the end alone, which would cost more than it tells here.
     """
-    name, rates, (_, _, axis, values) = f'sweeps/{STUDY}-{case}/{column}', CASES[case].rates, COLUMNS[column]
+    name, rates, (_, _, axis, values, _) = f'sweeps/{STUDY}-{case}/{column}', CASES[case].rates, COLUMNS[column]
     axes = {RATE: rates, axis: values}
     if axis == RATE:
         axes = {RATE: sorted(round(rate * factor, 9) for rate in rates for factor in values)}
@@ -80,4 +81,6 @@ def sweep(case, column):
 
 
 def _given(case, column):
-    return {'model': 'mlp', **CASES[case].given, **COLUMNS[column].given}
+    of_case, of_column = CASES[case], COLUMNS[column]
+    tuned = {'fine_tune': of_case.epochs} if of_column.tuned else {}
+    return {'model': 'mlp', 'epochs': of_case.epochs, **of_case.given, **of_column.given, **tuned}

@@ -23,6 +23,7 @@ from virtual_tf.runs.hooks import Hook
 from virtual_tf.simulator.rounds import Simulation
 
 TRIES = 3                 # of a job whose process was lost
+KINDS = 10                # of compiled code that a process gathers before a new one takes its place
 ERROR = 'error.txt'
 
 
@@ -102,15 +103,17 @@ def _serve(connection, place, cores):
 
 
 class _Worker:
-    """A process on its cores, which plays one job after the other; for one of another kind it is replaced."""
+    """A process on its cores, which plays one job after the other."""
 
     def __init__(self, place, cores):
-        self._place, self._cores = place, cores
+        self._place, self._cores, self._kinds = place, cores, 0
         self._process = self._connection = self.job = self.kind = None
 
     def begin(self, job, kind):
-        if self._process is None or self.kind != kind:
+        self._kinds += kind != self.kind
+        if self._process is None or self._kinds > KINDS:
             self.end()
+            self._kinds = 1
             context = multiprocessing.get_context('spawn')
             self._connection, theirs = context.Pipe()
             self._process = context.Process(target=_serve, args=(theirs, self._place, self._cores))

@@ -24,7 +24,7 @@ SETTINGS = {
     'delta_weighting': Setting(
         'uniform', 'exponents of the clients\' deltas: 1, or K·N_i/N, for clients that differ much in size',
         ('uniform', 'size')),
-    'prior_scale': Setting(1.0, 'standard deviation of the prior p(θ)', above=0.0),
+    'prior_scale': Setting(0.1, 'standard deviation of the prior p(θ)', above=0.0),
     'prior_weighting': Setting(
         'uniform', 'exponents w_i of prior and initial factors: 1/K, or N_i/N', ('uniform', 'size')),
     'init_scale': Setting(0.04, 'initial standard deviation σ₀ of the posterior', above=0.0),
@@ -73,7 +73,8 @@ SETTINGS = {
 }
 # What neither the paper nor its authors' code has.
 _WITHOUT_OURS = {'precision_update': 'sgd', 'kl_weight': 1e-5, 'mt_model': 'trained', 'max_gradient_norm': 0.0,
-                 'backtracking': False, 'private_prior_scale': 0.0, 'gate_prior': 0.0, 'gate_init': 0.3}
+                 'backtracking': False, 'prior_scale': 1.0, 'private_prior_scale': 0.0, 'gate_prior': 0.0,
+                 'gate_init': 0.3}
 # damping = None stands for 1 − server_lr.
 PRESETS = {
     'ours': {},
@@ -84,7 +85,8 @@ PRESETS = {
         'private': 'none', 'server_lr': 0.4, 'damping': None, 'prior_weighting': 'size', 'parameterisation': 'natural',
         'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078, 'min_scale': 0.001, 'mt_model': 'damped',
         'factor_bookkeeping': 'authors', 'prune_output': False},
-    'pvi': {'private': 'none', 'kl_weight': 1.0, 'server_lr': 1.0, 'damping': 0.16, 'mt_model': 'damped'},
+    'pvi': {'private': 'none', 'kl_weight': 1.0, 'prior_scale': 1.0, 'server_lr': 1.0, 'damping': 0.16,
+            'mt_model': 'damped'},
 }
 
 
