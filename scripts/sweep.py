@@ -127,7 +127,7 @@ def main(_):
         path = root / (values.study[0] if len(values.study) == 1 else '.') / 'sweep.json'
         strict_json.write(path, grids.sweep_record(groups, records, root, values.select, time.monotonic() - started))
         print(f'all points: {path}')
-    if records and values.study:
+    if values.study and {*values.study} <= {*experiments.GRIDS}:
         print('chosen, as studies/ has it:')
         for column, chosen in grids.chosen(records).items():
             print(f'    {column!r}: {chosen},')

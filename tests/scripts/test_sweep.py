@@ -1,4 +1,6 @@
+import ast
 import json
+import math
 import subprocess
 import sys
 
@@ -9,8 +11,10 @@ from absl.testing import flagsaver
 
 from scripts import live_table, sweep
 from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.methods import registry
 from virtual_tf.methods.registry import make_settings
 from virtual_tf.runs.summary import MT, S
+from virtual_tf.studies import grids
 from virtual_tf.studies.workers import Job
 
 
@@ -32,6 +36,25 @@ def test_flags_apply_to_every_run_of_a_study(asked):
     (group, *others), notices = asked('--study=kl', '--rounds=3', '--seed=1')
     assert len(others) == 6 and [job.settings.rounds for job in group.jobs()] == [3] and not notices
     assert [job.settings.seed for job in group.jobs()] == [1]
+
+
+@pytest.mark.parametrize('more', [[], ['--halving=8:3']])
+def test_the_rivals_sweep_ends_with_what_every_method_chose(asked, tmp_path, capsys, more):
+    arguments = ['--study=sweeps/rivals-har', f'--output_dir={tmp_path}', *more]
+    groups, _ = asked(*arguments)
+    assert {len(group.points) for group in groups} == {6}
+    # Every run is there; the fourth point has the best MT of each method, and where there is no S it is NaN.
+    for group in groups:
+        for i, job in enumerate(group.jobs()):
+            server = 0.5 if registry.find(job.settings.method).learns_server else math.nan
+            stored_runs.write(tmp_path / job.name, job.settings, 20 * [{f'val_{S}': server, f'val_{MT}': (
+                0.9 if i == 3 else 0.8)}], summary={'seconds': 1.0})
+    sweep.main(None)
+    told = capsys.readouterr().out.split('chosen, as studies/ has it:\n')[1]
+    chosen = ast.literal_eval(f'{{{told}}}')
+    assert chosen == {group.name.split('/')[2]: dict([*group.points][3]) for group in groups}
+    record = json.loads((tmp_path / 'sweeps' / 'rivals-har' / 'sweep.json').read_text(encoding='utf-8'))
+    assert grids.chosen(record['groups']) == chosen and record['seeds'] == [100]
 
 
 def test_a_grid_of_one_s_own_has_a_group_for_each_method_and_variant(asked):

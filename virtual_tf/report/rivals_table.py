@@ -23,10 +23,10 @@ _MEASURES = (('S accuracy %', 'server/accuracy', 100, 2), ('S cross-entropy', 's
 _COMPARED = (('accuracy', MT, 100, 2, False), ('cross-entropy', _CROSS_ENTROPY, 1, 3, True))
 LEGEND = ('Mean ± 95 % interval over seeds; S and MT are the mean of the last five rounds. Unseen clients take part in '
           'no round: after 0 epochs the server\'s model, then one visit from it. MB up: what all clients of a round '
-          'send, median over rounds. Time: of the training in a round as the method stands here, FedAvg\'s = 1, '
-          'measured apart from these runs on data of MNIST\'s shape; a step is the plain one, without guards, private '
-          'weights and fine-tuning. Differences are the method\'s minus the other\'s, paired by seed; won or lost: the '
-          'whole interval is on one side of 0. A dash: the method has no such model, or nothing was measured.')
+          'send, median over rounds. Time: of the training in a round at default values, FedAvg\'s = 1, measured '
+          'apart from these runs on data of MNIST\'s shape; a step is the plain one, without guards, private weights '
+          'and fine-tuning. Differences are the method\'s minus the other\'s, paired by seed; won or lost: the whole '
+          'interval is on one side of 0. A dash: the method has no such model, or nothing was measured.')
 CAPTION = ('MT accuracy (mean of the last five rounds, 95 % interval over seeds; the axis is logarithmic in the error) '
            'against what all clients of a round send (median over rounds). What nearly coincides stands side by side.')
 
