@@ -120,9 +120,9 @@ def settings_of_flags(values):
 
 
 def privates_of(values, method):
-    """The choices of --private for a method: it has a private path by default, or is to be given one."""
-    setting = registry.find(method).settings.get('private')
-    if not values.private or setting is None or (setting.default == 'none' and not values.private_baselines):
+    """The choices of --private for a method: it is part of the method, or a baseline is to be given one."""
+    found = registry.find(method)
+    if not values.private or 'private' not in found.settings or not (found.gaussian or values.private_baselines):
         return [None]
     return values.private
 

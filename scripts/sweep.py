@@ -65,8 +65,11 @@ def groups_of_flags(values):
     return groups, notices
 
 
-def play(jobs, values, root):
-    """Plays what is not finished, with an estimate before and a live table; raises if a run failed."""
+def play(jobs, values, root, of_grids=frozenset()):
+    """Plays what is not finished, with an estimate before and a live table; raises if a run failed.
+
+    of_grids: names of jobs that are points of a grid. One that learns nothing is told, and loses there.
+    """
     jobs = list(dict.fromkeys(jobs))
     todo = [job for job in jobs if not (values.resume and job.finished(root))]
     place = workers.Place(root, values.data_dir, tuple(str(pathlib.Path(path).resolve()) for path in values.plugins))
@@ -87,6 +90,8 @@ def play(jobs, values, root):
         errors = workers.run_ray(todo, place, values.ray_address, table.show, values.processes)
     else:
         errors = workers.run_local(todo, place, values.processes, table.show)
+    for job in [job for job in errors if job.name in of_grids and workers.ended_itself(job, root)]:
+        print(f'warning: {job.name}: {errors.pop(job)}; it counts as the worst point of its grid')
     if errors:
         raise RunError(f'{len(errors)} of {len(todo)} runs failed: ' + '; '.join(
             f'{job.name}: {error}' for job, error in list(errors.items())[:3]))
@@ -94,9 +99,11 @@ def play(jobs, values, root):
 
 def play_groups(groups, values, root):
     """Plays all of the groups, or by halving; returns what is left of them and {name: record of stages}."""
+    of_grids = {job.name for group in groups if len(group.points) > 1 for job in group.jobs()}
     if values.halving:
-        return halving.play(groups, halving.parse(values.halving), root, lambda jobs: play(jobs, values, root))
-    play([job for group in groups for job in group.jobs()], values, root)
+        return halving.play(groups, halving.parse(values.halving), root,
+                            lambda jobs: play(jobs, values, root, of_grids))
+    play([job for group in groups for job in group.jobs()], values, root, of_grids)
     return groups, {}
 
 

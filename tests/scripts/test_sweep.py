@@ -42,7 +42,7 @@ def test_flags_apply_to_every_run_of_a_study(asked):
 def test_the_rivals_sweep_ends_with_what_every_method_chose(asked, tmp_path, capsys, more):
     arguments = ['--study=sweeps/rivals-har', f'--output_dir={tmp_path}', *more]
     groups, _ = asked(*arguments)
-    assert {len(group.points) for group in groups} == {6}
+    assert {len(group.points) for group in groups} == {4}
     # Every run is there; the fourth point has the best MT of each method, and where there is no S it is NaN.
     for group in groups:
         for i, job in enumerate(group.jobs()):
@@ -127,3 +127,15 @@ def test_a_line_for_every_run_that_ends_and_for_what_runs_after_a_long_silence(t
     stored_runs.write(tmp_path / 'b', second.settings, [row] * 5, end=False)
     table.show([second], [first])          # 100 + 50 of 200 took 306 s, so 102 s are left
     assert capsys.readouterr().out == '[1/2 runs, 2 min left]  b: round 5 of 10  S 50.0\n'
+
+
+def test_a_point_that_learns_nothing_is_told_and_loses(tmp_path):
+    done = subprocess.run(
+        [sys.executable, '-m', 'scripts.sweep', '--method=fedavg', '--dataset=synthetic', '--synthetic_max_size=50',
+         '--synthetic_clients=3', '--grid=client_lr=0.1,1e30', '--clients_per_round=2', '--epochs=2', '--rounds=4',
+         '--compile=graph', '--nobacktracking', '--validation_fraction=0.2', '--processes=1',
+         f'--output_dir={tmp_path}'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 'nothing is learnt' in done.stdout and 'it counts as the worst point of its grid' in done.stdout
+    found = json.loads((tmp_path / 'sweep.json').read_text(encoding='utf-8'))['groups']['fedavg']
+    assert found['best'] == {'client_lr': 0.1} and [point['score'] for point in found['points']][1] is None

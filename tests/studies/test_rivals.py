@@ -37,15 +37,15 @@ def test_no_method_is_left_out_and_every_column_has_a_look():
 
 @pytest.mark.parametrize('column', rivals.COLUMNS)
 @pytest.mark.parametrize('case', rivals.CASES)
-def test_every_sweep_has_six_points_and_the_default_is_among_the_values(case, column):
+def test_every_sweep_has_four_points_and_the_default_is_among_the_values(case, column):
     points = points_of(case, column)
     found = [each.settings(100) for each in points.values()]
-    assert len({*found}) == len({each.name for each in points.values()}) == len(points) == 6
+    assert len({*found}) == len({each.name for each in points.values()}) == len(points) == 4
     assert {(one.rounds, one.validation_fraction, one.unseen_fraction) for one in found} == {
         (rivals.SWEEP_ROUNDS, 0.2, 0.0)}
-    _, given, axis, _ = rivals.COLUMNS[column]
+    _, given, axis, *_ = rivals.COLUMNS[column]
     rates = {one.client_lr for one in found}
-    assert {*rivals.CASES[case].rates} <= rates and len(rates) == (6 if axis == rivals.RATE else 3)
+    assert {*rivals.CASES[case].rates} <= rates and len(rates) == (4 if axis == rivals.RATE else 2)
     if axis != rivals.RATE:
         usual = getattr(registry.make_settings(given), axis)
         assert usual in {getattr(one, axis) for one in found} and len({getattr(one, axis) for one in found}) == 2
@@ -64,6 +64,8 @@ def test_a_tuned_baseline_differs_from_the_plain_one_by_its_epochs_alone(monkeyp
     for name in ('fedavg', 'fedprox'):
         plain, tuned = (rivals.rival('har', column).settings() for column in (name, f'{name}-tuned'))
         assert tuned.fine_tune == tuned.epochs == 20 and tuned.replace(fine_tune=0) == plain
+        tuned = rivals.rival('mnist-dirichlet-5', f'{name}-tuned').settings()
+        assert tuned.fine_tune == tuned.epochs == 5
 
 
 def test_what_a_sweep_chose_goes_into_the_run(monkeypatch):

@@ -1,4 +1,5 @@
 """Grids: what is asked for as groups of jobs that are compared, and the best point of each group."""
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -115,6 +116,8 @@ def score(job, root, select, rounds=None):
     `val`: on held-out training data, mean of the last 5 rounds, or of the 5 up to `rounds`. `test_max`: the best rounds
     on test data, as in the paper.
     """
+    if not job.folder(root).has_summary():     # it could not go on, as scripts.sweep has told
+        return math.nan
     keys = (S, MT) if registry.find(job.settings.method).learns_server else (MT,)
     if select == 'test_max':
         rows = [job.folder(root).summary()['max']]
@@ -198,7 +201,8 @@ def sweep_record(groups, records, root, select, seconds):
             detailed[group.name] = records[group.name] | {'points': points}
     return {'select': select, 'seeds': sorted({job.settings.seed for job in jobs}), 'settings': shared,
             'git_commit': provenance.git_commit(),
-            'run_seconds': sum(job.folder(root).summary()['seconds'] for job in jobs), 'seconds': seconds,
+            'run_seconds': sum(job.folder(root).summary()['seconds'] for job in jobs
+                               if job.folder(root).has_summary()), 'seconds': seconds,
             'groups': detailed}
 
 

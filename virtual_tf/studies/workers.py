@@ -229,6 +229,11 @@ def outcome(job, root, exitcode=0):
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
 
 
+def ended_itself(job, root):
+    """Whether a job has no more than a sentence to show: of a run that cannot go on, not of a process that was lost."""
+    return (root / job.name / ERROR).exists() and not job.folder(root).has_summary()
+
+
 class _Watch(Hook):
     """Calls a function after every round."""
 
