@@ -32,7 +32,7 @@ def define_flags():
     flags.DEFINE_list('private', None, 'private weights φ_i: none, joint (the paper), residual, after; several run one '
                       'after the other [by method and preset]')
     flags.DEFINE_list('seed', ['0'], 'seeds of everything random; several run one after the other')
-    flags.DEFINE_bool('private_baselines', False, 'give methods that have no private path by default one too')
+    flags.DEFINE_bool('private_baselines', False, 'give the baselines a private path too')
     flags.DEFINE_string('data_dir', DATA_DIR, 'root with one folder of raw files a data set')
     flags.DEFINE_string('output_dir', 'runs', 'root of the runs\' folders: METHOD[-PRIVATE]/seed-SEED')
     flags.DEFINE_list('plugins', [], 'Python files to run first, which register models, methods or metrics of your own '
