@@ -25,9 +25,9 @@ def definitions():
 
 def rows_of(column):
     """{'step' or 'round': arguments for bench_rows}"""
-    given = rivals.COLUMNS[column].given
+    given, tuned = rivals.COLUMNS[column].given, rivals.COLUMNS[column].tuned
     plain = registry.applicable(given['method'], STEP)
-    return {'step': given | plain, 'round': given | ROUND}
+    return {'step': given | plain, 'round': given | ROUND | ({'fine_tune': ROUND['epochs']} if tuned else {})}
 
 
 def compare(measure, epochs, repeats):

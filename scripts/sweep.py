@@ -90,7 +90,7 @@ def play(jobs, values, root, of_grids=frozenset()):
         errors = workers.run_ray(todo, place, values.ray_address, table.show, values.processes)
     else:
         errors = workers.run_local(todo, place, values.processes, table.show)
-    for job in [job for job in errors if job.name in of_grids and workers.ended_itself(job, root)]:
+    for job in [job for job in errors if job.name in of_grids and workers.learnt_nothing(job, root)]:
         print(f'warning: {job.name}: {errors.pop(job)}; it counts as the worst point of its grid')
     if errors:
         raise RunError(f'{len(errors)} of {len(todo)} runs failed: ' + '; '.join(
@@ -115,10 +115,14 @@ def main(_):
     for notice in notices:
         print(notice)
     groups, stages = play_groups(groups, values, root)
-    records = {}
+    records, fruitless = {}, []
     for group in groups:
         if len(group.points) > 1 or stages.get(group.name):
-            text, records[group.name] = grids.report(group, root, values.select)
+            try:
+                text, records[group.name] = grids.report(group, root, values.select)
+            except RunError as error:
+                fruitless.append(f'{group.name}: {error}')
+                continue
             print(text)
             if stages.get(group.name):
                 chosen = dict(halving.decide(group, root))
@@ -134,10 +138,13 @@ def main(_):
         path = root / (values.study[0] if len(values.study) == 1 else '.') / 'sweep.json'
         strict_json.write(path, grids.sweep_record(groups, records, root, values.select, time.monotonic() - started))
         print(f'all points: {path}')
-    if values.study and {*values.study} <= {*experiments.GRIDS}:
-        print('chosen, as studies/ has it:')
-        for column, chosen in grids.chosen(records).items():
-            print(f'    {column!r}: {chosen},')
+    for study in values.study:
+        if study.startswith('sweeps/'):
+            print(f'{study} has chosen, as studies/ has it:')
+            for column, chosen in grids.chosen(records, study).items():
+                print(f'    {column!r}: {chosen},')
+    if fruitless:
+        raise RunError('; '.join(fruitless))
 
 
 if __name__ == '__main__':

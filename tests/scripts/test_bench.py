@@ -52,7 +52,8 @@ def test_a_step_of_a_rival_is_the_plain_one_and_a_round_is_the_study_s(column):
     assert (step.max_gradient_norm, step.backtracking) == (0.0, False)
     assert (step.get('private', 'none'), step.get('fine_tune', 0)) == ('none', 0)
     assert (step.get('mt_model', 'trained'), step.get('precision_update', 'sgd')) == ('trained', 'sgd')
-    asked = registry.make_settings(rivals.COLUMNS[column].given)
+    tuned = {'fine_tune': 20} if rivals.COLUMNS[column].tuned else {}
+    asked = registry.make_settings(rivals.COLUMNS[column].given | tuned)
     assert whole.replace(client_lr=asked.client_lr) == asked and step.method == asked.method
 
 

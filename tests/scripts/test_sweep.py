@@ -50,11 +50,11 @@ def test_the_rivals_sweep_ends_with_what_every_method_chose(asked, tmp_path, cap
             stored_runs.write(tmp_path / job.name, job.settings, 20 * [{f'val_{S}': server, f'val_{MT}': (
                 0.9 if i == 3 else 0.8)}], summary={'seconds': 1.0})
     sweep.main(None)
-    told = capsys.readouterr().out.split('chosen, as studies/ has it:\n')[1]
+    told = capsys.readouterr().out.split('sweeps/rivals-har has chosen, as studies/ has it:\n')[1]
     chosen = ast.literal_eval(f'{{{told}}}')
     assert chosen == {group.name.split('/')[2]: dict([*group.points][3]) for group in groups}
     record = json.loads((tmp_path / 'sweeps' / 'rivals-har' / 'sweep.json').read_text(encoding='utf-8'))
-    assert grids.chosen(record['groups']) == chosen and record['seeds'] == [100]
+    assert grids.chosen(record['groups'], 'sweeps/rivals-har') == chosen and record['seeds'] == [100]
 
 
 def test_a_grid_of_one_s_own_has_a_group_for_each_method_and_variant(asked):

@@ -39,7 +39,7 @@ def test_the_server_moves_alike_whatever_the_damping():
     assert (each.settings().damping, each.settings().server_lr) == (0.5, 0.3)
 
 
-def test_the_usual_step_is_virtual_s_defaults():
+def test_the_usual_step_is_that_of_the_damping_that_was_usual():
     # γ·η_s = 0.8·0.2
     assert pytest.approx(0.16) == experiments.STEP
 

@@ -155,7 +155,9 @@ def test_what_a_study_s_grids_have_chosen_by_column():
     records = {'sweeps/har/fedavg': {'best': {'client_lr': 0.1}},
                'sweeps/har/fedavg/server_lr': {'best': {'client_lr': 0.1, 'server_lr': 2.0}},
                'sweeps/har/ditto': {'best': {'client_lr': 0.2}, 'chosen': {'client_lr': 0.1}}}
-    assert grids.chosen(records) == {'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'ditto': {'client_lr': 0.1}}
+    others = {'sweeps/vsn/fedavg': {'best': {'client_lr': 0.5}}}
+    assert grids.chosen(records | others, 'sweeps/har') == {
+        'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'ditto': {'client_lr': 0.1}}
 
 
 def test_scores_are_means_over_seeds(tmp_path):

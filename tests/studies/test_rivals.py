@@ -85,7 +85,8 @@ def test_chosen_values_are_points_of_the_sweeps():
 @pytest.mark.parametrize('case', SWEEPS)
 def test_chosen_values_are_those_that_the_sweep_in_results_has_picked(case):
     record = json.loads(SWEEPS[case].read_text(encoding='utf-8'))
-    assert grids.chosen(record['groups']) == rivals.CHOSEN[case] and record['seeds'] == [*rivals.SWEEP_SEEDS]
+    assert grids.chosen(record['groups'], f'sweeps/rivals-{case}') == rivals.CHOSEN[case]
+    assert record['seeds'] == [*rivals.SWEEP_SEEDS]
     for column in rivals.COLUMNS:
         group = record['groups'][f'sweeps/rivals-{case}/{column}']
         played = [point['settings'] for point in (group['stages'][0] if 'stages' in group else group)['points']]

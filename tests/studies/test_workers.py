@@ -182,8 +182,10 @@ def test_a_worker_stays_with_the_seeds_of_one_run_and_out_of_the_way_of_others()
     assert workers.next_for(second, [jobs[1]], [first]) == jobs[1], 'rather than nothing'
 
 
-def test_seeds_that_share_a_process_have_the_numbers_of_runs_of_their_own(tmp_path, monkeypatch):
-    jobs = [Job(str(seed), make_settings(SMALL | {'seed': seed})) for seed in (0, 1)]
+# `local` and `fedper` draw what their clients start from by the seed.
+@pytest.mark.parametrize('method', ['virtual', 'local', 'fedper'])
+def test_seeds_that_share_a_process_have_the_numbers_of_runs_of_their_own(method, tmp_path, monkeypatch):
+    jobs = [Job(str(seed), make_settings(SMALL | {'method': method, 'seed': seed})) for seed in (0, 1)]
     traced = []
     build = driver.registry.build
 

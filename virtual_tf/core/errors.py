@@ -12,6 +12,10 @@ class RunError(VirtualTfError):
     """What stopped a run whose settings are right, such as a full disk; it can be continued once that is put right."""
 
 
+class NothingLearntError(RunError):
+    """In several rounds in a row nobody's training gave finite numbers."""
+
+
 class Interrupted(Exception):
     """The run was asked to stop, and did so between two rounds."""
 

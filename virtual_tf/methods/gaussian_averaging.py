@@ -24,7 +24,8 @@ from virtual_tf.networks import gated
 
 STEP_SETTINGS = {name: of_virtual.SETTINGS[name] for name in (
     'precision_update', 'precision_step', 'init_scale', 'estimator', 'min_scale', 'max_scale')}
-STEP_SETTINGS['precision_update'] = dataclasses.replace(STEP_SETTINGS['precision_update'], default='sgd')
+STEP_SETTINGS |= {name: dataclasses.replace(STEP_SETTINGS[name], default=default) for name, default in (
+    ('precision_update', 'sgd'), ('precision_step', 0.01), ('init_scale', 0.02))}
 SETTINGS = {'kl_weight': dataclasses.replace(of_virtual.SETTINGS['kl_weight'], default=1.0), **STEP_SETTINGS}
 _NO_PRIVATE = Private({}, {})
 

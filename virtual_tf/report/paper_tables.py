@@ -146,7 +146,8 @@ def unvisited(records):
 def swept(records, source):
     """What the sweeps chose, for each case that is shown, and what else is not the default."""
     rest = f'given were {source.named_settings()}; all else' if source.given else 'all else'
-    return [f'Chosen on held-out training data by the sweeps in `results/sweeps`; {rest} is the default:'] + [
+    return ['Chosen on held-out training data by the sweeps in `results/sweeps`; '
+            f'{rest} as in `virtual_tf/studies/experiments.py`:'] + [
         f'- `{case}`, {column}: ' + ', '.join(
             f'{name} = {value:g}' for name, value in experiments.chosen(case, column).items())
         for case in dict.fromkeys(case for case, _ in records) if case in experiments.CHOSEN

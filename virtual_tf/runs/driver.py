@@ -7,7 +7,7 @@ from absl import logging
 
 from virtual_tf import data
 from virtual_tf.core import safe_files
-from virtual_tf.core.errors import Interrupted, RunError, VirtualTfError
+from virtual_tf.core.errors import Interrupted, NothingLearntError, RunError, VirtualTfError
 from virtual_tf.core.settings import Settings
 from virtual_tf.data.federated import FederatedDataset
 from virtual_tf.methods import registry
@@ -133,9 +133,9 @@ def _check_learning(history):
         logging.error('round %d: all %d clients that trained were dropped, so nothing was learnt', history[-1]['round'],
                       history[-1]['dropped_clients'])
     if len(empty) >= _EMPTY_ROUNDS:
-        raise RunError(f'in {len(empty)} rounds in a row the training of every client gave numbers that are not '
-                       'finite, so nothing is learnt; --standardize=client, a smaller --client_lr or another model may '
-                       'help')
+        raise NothingLearntError(
+            f'in {len(empty)} rounds in a row the training of every client gave numbers that are not finite, so '
+            'nothing is learnt; --standardize=client, a smaller --client_lr or another model may help')
 
 
 def title(settings, seeds=None):

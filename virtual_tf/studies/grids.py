@@ -161,7 +161,7 @@ def report(group, root, select):
     best, edges = best_point(scores)
     lines = [group.name] + [
         f'  {value:7.2f}  {" ".join(f"{name}={each}" for name, each in point)}{"  <- best" if point == best else ""}'
-        for point, value in sorted(scores.items(), key=lambda item: -item[1])]
+        for point, value in sorted(scores.items(), key=lambda item: -np.nan_to_num(item[1], nan=-np.inf))]
     declared = group.jobs()[0].settings.declared
     lines += [f'  warning: the best {name} lies on the edge of the grid; {_way_out(declared[name], dict(best)[name])}'
               for name in edges]
@@ -181,9 +181,10 @@ def misplaced_lines(records):
         if setting != 'server_lr')]
 
 
-def chosen(records):
-    """{column: values} that a study's grids, {group: record}, have chosen; a line has the last word on its grid."""
-    return {name.split('/')[2]: record.get('chosen', record['best']) for name, record in records.items()}
+def chosen(records, study):
+    """{column: values} that the grids of a study have chosen, of {group: record}; a line has the last word."""
+    return {name.split('/')[2]: record.get('chosen', record['best']) for name, record in records.items()
+            if name.startswith(f'{study}/')}
 
 
 def sweep_record(groups, records, root, select, seconds):

@@ -46,7 +46,7 @@ COLUMNS = {
     'local': Column('Local', {'method': 'local'}, RATE, (1.0, 1.5)),
     'ditto': Column('Ditto', {'method': 'ditto'}, 'personal_l2', (0.1, 1.0)),
     'fedper': Column('FedPer', {'method': 'fedper'}, 'head_layers', (1, 2)),
-    'fedrep': Column('FedRep', {'method': 'fedrep'}, 'base_epochs', (1, 10)),
+    'fedrep': Column('FedRep', {'method': 'fedrep'}, 'base_epochs', (1, 4)),
     'pfedme': Column('pFedMe', {'method': 'pfedme'}, 'envelope_lr', (0.005, 0.02)),
     'pfedbayes': Column('pFedBayes', {'method': 'pfedbayes'}, 'zeta', (1.0, 10.0)),
     'barycentre-kl': Column('Barycentre, reverse KL', {'method': 'barycentre', 'divergence': 'reverse_kl'},

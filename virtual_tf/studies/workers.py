@@ -15,16 +15,17 @@ from typing import NamedTuple
 
 from virtual_tf import data
 from virtual_tf.core import plugins, processors, ray_cluster
-from virtual_tf.core.errors import Interrupted, VirtualTfError
+from virtual_tf.core.errors import Interrupted, NothingLearntError, VirtualTfError
 from virtual_tf.core.settings import Settings
+from virtual_tf.methods import registry
 from virtual_tf.runs import driver
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.hooks import Hook
-from virtual_tf.simulator.rounds import Simulation
 
 TRIES = 3                 # of a job whose process was lost
 KINDS = 10                # of compiled code that a process gathers before a new one takes its place
 ERROR = 'error.txt'
+NOTHING_LEARNT = 'nothing_learnt.txt'     # beside it, where that is what it says
 
 
 class Job(NamedTuple):
@@ -53,52 +54,55 @@ class Place(NamedTuple):
     plugins: tuple = ()
 
 
-def play(job, place, cores=None, **options):
-    """Plays one job in this process, on these cores alone; SIGTERM ends it after a round. Options are driver.run's."""
-    if cores:
-        os.sched_setaffinity(0, cores)     # before TensorFlow counts them
-    asked = []
-    if multiprocessing.parent_process() is not None:     # under Ray signals are Ray's
-        signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
+def play(job, place, **options):
+    """Plays one job in this process. Options are driver.run's."""
     for path in place.plugins:
         plugins.load(path)
     folder = place.root / job.name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ERROR).unlink(missing_ok=True)
+    for name in (ERROR, NOTHING_LEARNT):
+        (folder / name).unlink(missing_ok=True)
     try:
-        driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False,
-                   stop=lambda: bool(asked), **options)
+        driver.run(job.settings, data.load(place.data_dir, job.settings), folder, progress=False, **options)
     except Interrupted:
         return
     except VirtualTfError as error:
         (folder / ERROR).write_text(str(error), encoding='utf-8')
+        if isinstance(error, NothingLearntError):
+            (folder / NOTHING_LEARNT).touch()
 
 
 class _CompiledOnce:
     """Makes the Simulations of jobs that differ in their seed alone: the first one's method serves all.
 
-    A method takes its randomness from keys and seeds that it is given (methods/interface.py), so what is compiled for
-    one seed is right for the others.
+    A client_update takes its randomness from the cohort's keys (methods/interface.py), so what is compiled for one seed
+    is right for the others. Nothing else is shared: initial states may know the seed.
     """
 
     def __init__(self):
         self._first = None
 
     def __call__(self, network, algorithm, dataset, settings):
-        first, alike = self._first, settings.replace(seed=0)
-        if first is None or first[0] != (network, alike):
-            self._first = first = (network, alike), algorithm
-        return Simulation(network, first[1], dataset, settings)
+        alike = network, settings.replace(seed=0)
+        if self._first is None or self._first[0] != alike:
+            self._first = alike, algorithm.client_update
+        return driver.Simulation(network, algorithm._replace(client_update=self._first[1]), dataset, settings)
 
 
 def _serve(connection, place, cores):
-    """Plays the jobs that come through the connection, until it is closed; answers when one has ended."""
+    """Plays the jobs that come through the connection, on these cores alone; answers when one has ended.
+
+    It ends when the connection is closed; SIGTERM ends a run after a round.
+    """
+    if cores:
+        os.sched_setaffinity(0, cores)     # before TensorFlow counts them
     _end_with_parent()
-    make = _CompiledOnce()
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            play(connection.recv(), place, cores, make=make)
+    asked, make = threading.Event(), _CompiledOnce()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
+    with contextlib.suppress(EOFError, ConnectionError):
+        while not asked.is_set():
+            play(connection.recv(), place, make=make, stop=asked.is_set)
             connection.send(None)
 
 
@@ -106,14 +110,18 @@ class _Worker:
     """A process on its cores, which plays one job after the other."""
 
     def __init__(self, place, cores):
-        self._place, self._cores, self._kinds = place, cores, 0
-        self._process = self._connection = self.job = self.kind = None
+        self._place, self._cores = place, cores
+        self._process = self._connection = self._pool = self.job = self.kind = None
+        self._kinds = 0
 
-    def begin(self, job, kind):
+    def begin(self, job):
+        """Sends it to the process, or to a new one if that is lost, full, or has TensorFlow's threads for others."""
+        kind, pool = kind_of(job), (registry.with_compiler(job.settings).compile, job.settings.threads)
         self._kinds += kind != self.kind
-        if self._process is None or self._kinds > KINDS:
+        if self._process is None or not self._process.is_alive() or self._kinds > KINDS or pool != self._pool:
+            self.ask_to_end()
             self.end()
-            self._kinds = 1
+            self._kinds, self._pool = 1, pool
             context = multiprocessing.get_context('spawn')
             self._connection, theirs = context.Pipe()
             self._process = context.Process(target=_serve, args=(theirs, self._place, self._cores))
@@ -138,11 +146,15 @@ class _Worker:
         self._connection.close()
         return code
 
-    def end(self):
+    def ask_to_end(self):
         """After the round that is being played."""
         if self._process is not None:
             self._connection.close()
             self._process.terminate()
+
+    def end(self):
+        """Waits for it."""
+        if self._process is not None:
             self._process.join()
             self._process = None
 
@@ -177,7 +189,8 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
     from its checkpoint. Returns {job: error}. However this ends, no process stays behind.
     """
     processes = max(1, min(processes, len(jobs)))
-    free, busy = [_Worker(place, cores) for cores in _share_cores(processes)], []
+    everyone = [_Worker(place, cores) for cores in _share_cores(processes)]
+    free, busy = [*everyone], []
     waiting, errors, ended = [job.among(processes) for job in jobs], {}, []
     asked = dict(zip(waiting, jobs))
     tries = dict.fromkeys(waiting, 0)
@@ -188,7 +201,7 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
                 job = next_for(worker, waiting, busy)
                 waiting.remove(job)
                 tries[job] += 1
-                worker.begin(job, kind_of(job))
+                worker.begin(job)
                 busy.append(worker)
             multiprocessing.connection.wait([news for worker in busy for news in worker.news()], timeout=1.0)
             for worker in [*busy]:
@@ -207,7 +220,9 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
                     errors[asked[worker.job]] = error
             watch([asked[worker.job] for worker in busy], ended)
     finally:
-        for worker in (*busy, *free):
+        for worker in everyone:
+            worker.ask_to_end()
+        for worker in everyone:
             worker.end()
     return errors
 
@@ -229,9 +244,9 @@ def outcome(job, root, exitcode=0):
     return f'its process ended with code {exitcode}' if exitcode else 'it was stopped before its last round'
 
 
-def ended_itself(job, root):
-    """Whether a job has no more than a sentence to show: of a run that cannot go on, not of a process that was lost."""
-    return (root / job.name / ERROR).exists() and not job.folder(root).has_summary()
+def learnt_nothing(job, root):
+    """Whether that is why a job has ended without a summary."""
+    return (root / job.name / NOTHING_LEARNT).exists() and not job.folder(root).has_summary()
 
 
 class _Watch(Hook):

@@ -85,8 +85,8 @@ PRESETS = {
         'private': 'none', 'server_lr': 0.4, 'damping': None, 'prior_weighting': 'size', 'parameterisation': 'natural',
         'client_lr': 1e7, 'estimator': 'sample', 'init_scale': 0.0078, 'min_scale': 0.001, 'mt_model': 'damped',
         'factor_bookkeeping': 'authors', 'prune_output': False},
-    'pvi': {'private': 'none', 'kl_weight': 1.0, 'prior_scale': 1.0, 'server_lr': 1.0, 'damping': 0.16,
-            'mt_model': 'damped'},
+    'pvi': {'private': 'none', 'kl_weight': 1.0, 'precision_step': 0.01, 'prior_scale': 1.0, 'init_scale': 0.02,
+            'server_lr': 1.0, 'damping': 0.16, 'mt_model': 'damped'},
 }
 
 
