@@ -64,10 +64,10 @@ def test_the_table_names_the_commands_for_what_is_missing(jobs, tmp_path):
 
 def test_a_table_says_what_was_given_beside_the_chosen_values(jobs, tmp_path):
     _, notes, _ = paper_tables.table_of_runs(2, jobs, Source(tmp_path), {})
-    assert any(note.endswith('`results/sweeps`; all else is the default:') for note in notes)
+    assert any(note.endswith('`results/sweeps`; all else as in `virtual_tf/studies/experiments.py`:') for note in notes)
     given = {'validation_fraction': 0.2, 'rounds': 3}
     _, notes, _ = paper_tables.table_of_runs(2, jobs, Source(tmp_path, given=given), {})
-    assert any('; given were validation_fraction = 0.2, rounds = 3; all else is the default:' in note for note in notes)
+    assert any('; given were validation_fraction = 0.2, rounds = 3; all else as in `' in note for note in notes)
     assert notes[-1].endswith('--validation_fraction=0.2 --rounds=3 --seed=0,2`')
 
 

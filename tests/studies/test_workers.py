@@ -14,7 +14,7 @@ import stored_runs
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.methods.registry import make_settings
 from virtual_tf.runs import driver
-from virtual_tf.studies import workers
+from virtual_tf.studies import processes, workers
 from virtual_tf.studies.workers import Job, Place
 
 SMALL = {'dataset': 'synthetic', 'synthetic_clients': 4, 'synthetic_max_size': 50, 'clients_per_round': 2, 'epochs': 1,
@@ -34,10 +34,10 @@ def test_a_run_is_finished_by_its_summary_and_its_settings(tmp_path):
 
 def test_cores_are_dealt_out():
     cores = os.sched_getaffinity(0)
-    shares = workers._share_cores(len(cores))
+    shares = processes.share_cores(len(cores))
     assert set.union(*shares) == cores and all(len(share) == 1 for share in shares)
-    assert all(len(share) == 1 for share in workers._share_cores(len(cores) + 1))
-    assert workers._share_cores(1) == [cores]
+    assert all(len(share) == 1 for share in processes.share_cores(len(cores) + 1))
+    assert processes.share_cores(1) == [cores]
 
 
 def test_every_job_of_a_sweep_has_the_same_share_of_the_cores(monkeypatch):

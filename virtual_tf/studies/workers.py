@@ -11,6 +11,7 @@ import os
 import pathlib
 import signal
 import threading
+from functools import partial
 from typing import NamedTuple
 
 from virtual_tf import data
@@ -21,9 +22,9 @@ from virtual_tf.methods import registry
 from virtual_tf.runs import driver
 from virtual_tf.runs.folder import RunFolder
 from virtual_tf.runs.hooks import Hook
+from virtual_tf.studies.processes import Worker, end_with_parent, share_cores
 
 TRIES = 3                 # of a job whose process was lost
-KINDS = 10                # of compiled code that a process gathers before a new one takes its place
 ERROR = 'error.txt'
 NOTHING_LEARNT = 'nothing_learnt.txt'     # beside it, where that is what it says
 
@@ -89,14 +90,14 @@ class _CompiledOnce:
         return driver.Simulation(network, algorithm._replace(client_update=self._first[1]), dataset, settings)
 
 
-def _serve(connection, place, cores):
+def _serve(place, connection, cores):
     """Plays the jobs that come through the connection, on these cores alone; answers when one has ended.
 
     It ends when the connection is closed; SIGTERM ends a run after a round.
     """
     if cores:
         os.sched_setaffinity(0, cores)     # before TensorFlow counts them
-    _end_with_parent()
+    end_with_parent()
     asked, make = threading.Event(), _CompiledOnce()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the sweep's, which passes it on
@@ -106,62 +107,14 @@ def _serve(connection, place, cores):
             connection.send(None)
 
 
-class _Worker:
-    """A process on its cores, which plays one job after the other."""
-
-    def __init__(self, place, cores):
-        self._place, self._cores = place, cores
-        self._process = self._connection = self._pool = self.job = self.kind = None
-        self._kinds = 0
-
-    def begin(self, job):
-        """Sends it to the process, or to a new one if that is lost, full, or has TensorFlow's threads for others."""
-        kind, pool = kind_of(job), (registry.with_compiler(job.settings).compile, job.settings.threads)
-        self._kinds += kind != self.kind
-        if self._process is None or not self._process.is_alive() or self._kinds > KINDS or pool != self._pool:
-            self.ask_to_end()
-            self.end()
-            self._kinds, self._pool = 1, pool
-            context = multiprocessing.get_context('spawn')
-            self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, self._place, self._cores))
-            self._process.start()
-            theirs.close()
-        self.job, self.kind = job, kind
-        self._connection.send(job)
-
-    def news(self):
-        """What tells that its job has ended, or the process."""
-        return [self._connection, self._process.sentinel]
-
-    def ended(self):
-        """The exit code of what has become of its job, 0 where the process lives on; None while it is played."""
-        if self._connection.poll():
-            with contextlib.suppress(EOFError, ConnectionError):
-                self._connection.recv()
-                return 0
-        if self._process.is_alive():
-            return None
-        code, self._process = self._process.exitcode, None
-        self._connection.close()
-        return code
-
-    def ask_to_end(self):
-        """After the round that is being played."""
-        if self._process is not None:
-            self._connection.close()
-            self._process.terminate()
-
-    def end(self):
-        """Waits for it."""
-        if self._process is not None:
-            self._process.join()
-            self._process = None
-
-
 def kind_of(job):
     """What jobs have in common that one process can play with the same compiled code: all but the seed."""
     return job.settings.replace(seed=0)
+
+
+def pool_of(job):
+    """What TensorFlow's threads are for, which a process cannot change."""
+    return registry.with_compiler(job.settings).compile, job.settings.threads
 
 
 def next_for(worker, waiting, busy):
@@ -170,28 +123,16 @@ def next_for(worker, waiting, busy):
     return min(waiting, key=lambda job: (kind_of(job) != worker.kind, kind_of(job) in taken))
 
 
-def _end_with_parent():
-    """Ends this process when the sweep that started it is gone: it would hold the folders that the next one needs."""
-    parent = multiprocessing.parent_process()
-
-    def watch():
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    if parent is not None:
-        threading.Thread(target=watch, daemon=True).start()
-
-
-def run_local(jobs, place, processes, watch=lambda *_: None):
+def run_local(jobs, place, at_a_time, watch=lambda *_: None):
     """Plays jobs, so many at a time, in processes with their share of the cores; a process plays the seeds of one run.
 
     watch(running jobs, ended jobs) is called every second. A job whose process is lost is tried again and continues
     from its checkpoint. Returns {job: error}. However this ends, no process stays behind.
     """
-    processes = max(1, min(processes, len(jobs)))
-    everyone = [_Worker(place, cores) for cores in _share_cores(processes)]
+    at_a_time = max(1, min(at_a_time, len(jobs)))
+    everyone = [Worker(partial(_serve, place), cores) for cores in share_cores(at_a_time)]
     free, busy = [*everyone], []
-    waiting, errors, ended = [job.among(processes) for job in jobs], {}, []
+    waiting, errors, ended = [job.among(at_a_time) for job in jobs], {}, []
     asked = dict(zip(waiting, jobs))
     tries = dict.fromkeys(waiting, 0)
     try:
@@ -201,7 +142,7 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
                 job = next_for(worker, waiting, busy)
                 waiting.remove(job)
                 tries[job] += 1
-                worker.begin(job)
+                worker.begin(job, kind_of(job), pool_of(job))
                 busy.append(worker)
             multiprocessing.connection.wait([news for worker in busy for news in worker.news()], timeout=1.0)
             for worker in [*busy]:
@@ -225,14 +166,6 @@ def run_local(jobs, place, processes, watch=lambda *_: None):
         for worker in everyone:
             worker.end()
     return errors
-
-
-def _share_cores(processes):
-    """The cores of each process: all that there are, dealt out; several processes share one if there are too few."""
-    if not hasattr(os, 'sched_getaffinity'):
-        return [None] * processes
-    cores = processors.cores()
-    return [set(cores[i::processes]) or {cores[i % len(cores)]} for i in range(processes)]
 
 
 def outcome(job, root, exitcode=0):
