@@ -151,7 +151,7 @@ INFERENCE_CHOSEN = {
                 'fedprox': {'client_lr': 0.2, 'server_lr': 1.4, 'l2': 1e-3}, 'virtual': {'client_lr': 0.2}},
     'har': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.05, 'l2': 1e-3},
             'virtual': {'client_lr': 0.05, 'server_lr': 0.2}},
-    'vsn': {'fedavg': {'client_lr': 0.05}, 'fedprox': {'client_lr': 0.02, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
+    'vsn': {'fedavg': {'client_lr': 0.02}, 'fedprox': {'client_lr': 0.02, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
 }
 # Pruned deltas under both updates of the precision, each at its own β, on femnist.
 PRECISIONS = {'natural': {}, 'sgd': {'precision_update': 'sgd', 'kl_weight': 1e-5}}
