@@ -1,7 +1,7 @@
 """A delta of natural parameters in whole steps, as secure aggregation sums them.
 
 SecAgg+ adds integers: a value is clipped to ±CLIP and becomes one of LEVELS steps. Natural parameters have no common
-scale (ξ is 2,500 where χ is 100), so a delta is first measured in what the posterior says of the weight:
+scale (ξ is 625 where χ is 25), so a delta is first measured in what the posterior says of the weight:
 
     u = Δχ / (32 √ξ)    how hard the mean is pulled, in units of 32 standard deviations of the posterior
     v = Δξ / ξ          by what share the precision changes
@@ -13,8 +13,8 @@ import numpy as np
 
 from virtual_tf.methods.virtual.gaussian import NaturalGaussian
 
-# A client's σ stays above min_scale, a tenth of σ₀: v < 100 while the posterior has not widened. Where ξ grows like
-# that, χ grows with it, times the mean over σ; so u has a coarser unit. Powers of two: steps are exact in binary.
+# v reaches CLIP where a visit takes σ to less than an eleventh of the posterior's; what goes beyond is counted. Where ξ
+# grows like that, χ grows with it, times the mean over σ; so u has a coarser unit. Powers of two: steps are exact.
 PULL, CLIP, LEVELS = 32.0, 128.0, 2 ** 22
 STEP = 2 * CLIP / LEVELS
 
