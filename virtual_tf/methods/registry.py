@@ -13,10 +13,12 @@ from virtual_tf.networks import models
 METHODS = {}
 # The paper trains text in batches of 10; small initial weights, which suit an MLP, leave an LSTM's gates undecided.
 OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0}}
-# What suits the scale of the inputs, for every method (docs/lab-notes.md has the runs). FEMNIST's background is 1.
+# What suits the scale of the inputs, for every method (docs/lab-notes.md has the runs).
 OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'writers': {'client_lr': 0.2},
-              'femnist': {'client_lr': 0.05, 'max_gradient_norm': 5.0}, 'har': {'client_lr': 0.05},
+              'femnist': {'standardize': 'center', 'client_lr': 0.2}, 'har': {'client_lr': 0.05},
               'hapt': {'client_lr': 0.02}, 'shakespeare': {'model': 'lstm'}}
+# The same where `standardize` is not what suits them: FEMNIST's background is 1, and then steps have to be short.
+OF_OTHER_SCALE = {'femnist': {'client_lr': 0.05, 'max_gradient_norm': 5.0}}
 
 
 class Sweep(NamedTuple):
@@ -111,10 +113,13 @@ def make_settings(given):
         if name not in declared and name in own_settings():
             raise VirtualTfError(f'{name} is a setting of {", ".join(owners(name))}, not of {method.name}; leave it '
                                  'out')
-    of_dataset = OF_DATASET.get(given.get('dataset', declared['dataset'].default), {})
+    dataset, of_preset = given.get('dataset', declared['dataset'].default), method.presets.get(preset, {})
+    of_dataset = OF_DATASET.get(dataset, {})
+    if (of_dataset | of_preset | given).get('standardize') != of_dataset.get('standardize'):
+        of_dataset = of_dataset | OF_OTHER_SCALE.get(dataset, {})
     # The model has usual values of its own, so which one it is comes first.
     model = ({'model': declared['model'].default} | of_dataset | given)['model']
-    values = method.complete(of_dataset | OF_MODEL.get(model, {}) | method.presets.get(preset, {}) | given)
+    values = method.complete(of_dataset | OF_MODEL.get(model, {}) | of_preset | given)
     settings = Settings(values, declared)
     method.check(settings)
     return settings

@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
 
 CASES = {
-    'femnist': Case(40, 20, (0.1, 0.2), {'dataset': 'femnist', 'standardize': 'center', 'max_gradient_norm': 0.0}),
+    'femnist': Case(40, 20, (0.1, 0.2), {'dataset': 'femnist'}),
     'har': Case(25, 20, (0.02, 0.05), {'dataset': 'har'}),
     'mnist-dirichlet-0.1': Case(20, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}),
     'mnist-dirichlet-5': Case(20, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:5'}),

@@ -199,7 +199,7 @@ def private_kl(private, prior, like):
 
 
 METHOD = register(Method(
-    'virtual', virtual, 'VIRTUAL', settings=SETTINGS, defaults={'server_lr': 0.24}, presets=PRESETS, complete=complete,
+    'virtual', virtual, 'VIRTUAL', settings=SETTINGS, defaults={'server_lr': 0.2}, presets=PRESETS, complete=complete,
     check=check, gaussian=True, natural_deltas=True,
     looks={'VIRTUAL': ('#0072B2', '-'), 'VIRTUAL, private weights': ('#CC79A7', '-.'),
            'VIRTUAL + FedAvg init': ('#D55E00', '--'),
