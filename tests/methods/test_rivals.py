@@ -50,6 +50,10 @@ def gradient(network, weights, cohort):
     return tape.gradient(loss, weights)
 
 
+def stacked_moments(server, clients=2):
+    return {name: Moments(*(tf.stack([part] * clients) for part in value)) for name, value in server.items()}
+
+
 def stacked(server, clients=2):
     return {name: tf.stack([value] * clients) for name, value in server.items()}
 
@@ -165,6 +169,19 @@ def test_pfedbayes_copy_goes_down_the_gradient_of_the_kl():
     newton = follow(own, copy, 1e9)
     np.testing.assert_allclose(newton.mean, own.mean, rtol=1e-6)
     assert_nests_close(follow(own, own, 0.3), own, rtol=1e-12)
+
+
+def test_pfedbayes_guard_holds_a_client_to_the_copy_that_follows_it():
+    """A copy that follows at once is never far, so the KL term of what was found is 0 however strong ζ is, and what the
+    loss gains is kept. Held against what was received, ζ/N·KL = 10/6·(Δμ/σ)²/2 a weight outweighs a gain of |g|·Δμ
+    as soon as Δμ > 12/10·|g|·σ², which is 5·10⁻⁴·|g|; that a client goes further is checked."""
+    network, _, server, _, cohort, (own, _, training) = visit('pfedbayes', steps=20, zeta=10.0, global_lr=1e9,
+                                                    backtracking=True)
+    assert np.array_equal(training.details['shortened_updates'], [0, 0])
+    slope = gradient(network, {name: value.mean for name, value in stacked_moments(server).items()}, cohort)
+    for name, value in own.items():
+        moved = np.abs(value.mean - server[name].mean)
+        assert np.max(moved - 12 / 10 * np.abs(slope[name]) * 0.02 ** 2) > 0.0, name
 
 
 # --- barycentre, fedivon -----------------------------------------------------------------------------------------

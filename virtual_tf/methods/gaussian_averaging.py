@@ -27,7 +27,7 @@ STEP_SETTINGS = {name: of_virtual.SETTINGS[name] for name in (
 STEP_SETTINGS |= {name: dataclasses.replace(STEP_SETTINGS[name], default=default) for name, default in (
     ('precision_update', 'sgd'), ('precision_step', 0.01), ('init_scale', 0.02))}
 SETTINGS = {'kl_weight': dataclasses.replace(of_virtual.SETTINGS['kl_weight'], default=1.0), **STEP_SETTINGS}
-_NO_PRIVATE = Private({}, {})
+NO_PRIVATE = Private({}, {})
 
 
 def as_virtual(settings, **changes):
@@ -62,9 +62,9 @@ def client_update(network, settings, coordinates, share, server, clients, cohort
     of_client = as_virtual(settings)
     prior = for_each_client(natural(decode(coordinates, server)), cohort.size.shape[0])
     moments, _, fit = minimise_free_energy(
-        network, of_client, gaussian.to_moments(prior), _NO_PRIVATE, prior, {}, cohort)
-    found = natural(moments), _NO_PRIVATE
-    (q, _), shortened = shorten(network, of_client, (prior, _NO_PRIVATE), found, prior, cohort)
+        network, of_client, gaussian.to_moments(prior), NO_PRIVATE, prior, {}, cohort)
+    found = natural(moments), NO_PRIVATE
+    (q, _), shortened = shorten(network, of_client, (prior, NO_PRIVATE), found, prior, cohort)
     proposed = {name: coordinates.encode(value) for name, value in gaussian.to_moments(q).items()}
     deltas = plain_training.weighed_deltas(settings, server, proposed, cohort)
     deployed = decode(coordinates, tf.nest.map_structure(lambda new, old: old + share * (new - old), proposed, server))

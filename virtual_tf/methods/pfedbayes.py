@@ -14,14 +14,14 @@ import tensorflow as tf
 from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import all_finite, for_each_client, over_clients
 from virtual_tf.core.settings import Setting
-from virtual_tf.methods import gaussian_averaging, local_sgd, plain_training
-from virtual_tf.methods.gaussian_averaging import as_virtual, natural
+from virtual_tf.methods import gaussian_averaging, guards, local_sgd, plain_training
+from virtual_tf.methods.gaussian_averaging import NO_PRIVATE, as_virtual, natural
 from virtual_tf.methods.registry import Method, Sweep, register
 from virtual_tf.methods.virtual import gaussian
 from virtual_tf.methods.virtual.coordinates import COORDINATES
 from virtual_tf.methods.virtual.gaussian import Moments, from_moments, normals
 from virtual_tf.methods.virtual.gaussian_steps import gaussian_step
-from virtual_tf.methods.virtual.local_inference import shorten
+from virtual_tf.methods.virtual.local_inference import mean_free_energy
 from virtual_tf.networks import gated
 from virtual_tf.networks.likelihood import expected_loss
 
@@ -66,9 +66,10 @@ def client_update(network, settings, server, clients, cohort):
             settings.min_scale, settings.max_scale) for name, value in state['copy'].items()}}
 
     found, fit = local_sgd.sgd(gradient, move, {'own': clients, 'copy': received}, cohort, settings.max_gradient_norm)
-    prior = natural(received)
-    (own, copy), shortened = shorten(network, of_client, (natural(clients), prior),
-                                     (natural(found['own']), natural(found['copy'])), prior, cohort)
+    start, end = (natural(clients), natural(received)), (natural(found['own']), natural(found['copy']))
+    # What the two steps descend is held against the copy as it is, not as it was received.
+    (own, copy), shortened = guards.kept(settings, lambda pair: mean_free_energy(
+        network, of_client, pair[0], NO_PRIVATE, pair[1], cohort), guards.line(start, end), end)
     deltas = plain_training.weighed_deltas(settings, server, gaussian.to_moments(copy), cohort)
     trained = plain_training.Trained(own, fit, all_finite(found), shortened)
     training = plain_training.training([trained], deltas)

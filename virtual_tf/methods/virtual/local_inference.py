@@ -85,19 +85,19 @@ def shorten(network, settings, start, found, target, cohort):
 
     On the line s·(q/s)^ρ natural parameters are straight, and so are the private moments here.
     """
-    kl_weight = settings.kl_weight / _sizes(cohort, found)
+    return guards.kept(settings, lambda candidate: mean_free_energy(network, settings, *candidate, target, cohort),
+                       guards.line(start, found), found)
 
-    def objective(candidate):
-        q, private = candidate
-        belief = gaussian.to_normal(q)
-        own = private if settings.private == 'joint' else Private({}, {})
-        weights = gated.Weights(belief, normals(own.weights), own.gates)
-        loss = local_sgd.mean_loss(lambda x, y, mask, step: expected_loss(
-            network, weights, 'joint', x, y, mask, random_streams.fold_in(cohort.keys, _CHECK + step))[1],
-            cohort, settings.epochs)
-        return loss + kl_weight * gaussian.kl_divergence(belief, gaussian.to_normal(target))
 
-    return guards.kept(settings, objective, guards.line(start, found), found)
+def mean_free_energy(network, settings, q, private, target, cohort):
+    """F_i [C] of q, NaturalGaussians, over all of a client's data under one noise; private weights count if joint."""
+    belief = gaussian.to_normal(q)
+    own = private if settings.private == 'joint' else Private({}, {})
+    weights = gated.Weights(belief, normals(own.weights), own.gates)
+    loss = local_sgd.mean_loss(lambda x, y, mask, step: expected_loss(
+        network, weights, 'joint', x, y, mask, random_streams.fold_in(cohort.keys, _CHECK + step))[1],
+        cohort, settings.epochs)
+    return loss + settings.kl_weight / _sizes(cohort, q) * gaussian.kl_divergence(belief, gaussian.to_normal(target))
 
 
 def private_kl_weight(settings):
