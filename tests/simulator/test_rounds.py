@@ -137,6 +137,21 @@ def test_mt_of_clients_that_were_never_selected_is_the_initial_servers():
     assert np.all(state.scores['mt'].sums['loss'][list(visited)] != initial.sums['loss'][list(visited)])
 
 
+def test_mt_over_the_visited_clients_is_their_mean_by_targets():
+    simulation, state, history = play(make_settings(rounds=2), make_dataset((9, 5, 7, 12, 8, 6)))
+    visited = sorted({i for number in (1, 2) for i in simulation.cohort_ids(number)})
+    assert state.clients.contributors() == visited and len(visited) < 6
+    scores = state.scores['mt']
+    expected = scores.sums['loss'][visited].sum() / scores.targets[visited].sum()
+    assert history[-1]['mt_visited/cross_entropy'] == pytest.approx(expected, rel=1e-6)
+    assert history[-1]['mt_visited/cross_entropy'] != history[-1]['mt/cross_entropy']
+
+
+def test_before_anybody_has_trained_mt_over_the_visited_is_no_number():
+    _, _, history = play(make_settings(method='fedavg', client_lr=1e38, rounds=1), make_dataset(SIZES))
+    assert np.isnan(history[0]['mt_visited/accuracy']) and np.isfinite(history[0]['mt/accuracy'])
+
+
 def test_mt_is_what_an_evaluation_of_all_clients_would_give(played):
     simulation, state, history = played
     visited = np.array(sorted({i for number in (1, 2, 3) for i in simulation.cohort_ids(number)}))

@@ -165,7 +165,7 @@ class Federation:
                 for metric, sums in state.scores[model].sums.items():
                     sums[client] = reply.report['scores'][model][metric]
         rounds.evaluate_server(self._evaluators, state)
-        return rounds.read_out(state.scores)
+        return rounds.read_out(state)
 
     def _log(self, failures, dropped, number):
         for client, failure in failures.items():

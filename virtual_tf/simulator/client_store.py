@@ -35,6 +35,10 @@ class ClientStore:
     def __contains__(self, client):
         return client in self._versions
 
+    def contributors(self):
+        """Clients that have trained, in ascending order."""
+        return sorted(self._versions)
+
     def read(self, ids):
         """States of these clients, stacked [C, …]."""
         ids = [int(i) for i in ids]

@@ -18,7 +18,8 @@ from virtual_tf.networks import gated
 from virtual_tf.simulator import metrics, side_by_side
 from virtual_tf.simulator.metrics import METRICS
 
-MODELS = ('server', 'mt', 'server_sampled', 'mt_sampled')     # what a run may have scores of
+VISITED = '_visited'     # ending of MT over the clients that have trained alone: others deploy the initial model
+MODELS = ('server', 'mt', f'mt{VISITED}', 'server_sampled', 'mt_sampled')     # what a run may have scores of
 _CHUNK = 1000   # examples in one forward pass of the server's model
 
 
@@ -39,6 +40,15 @@ class Scores(NamedTuple):
 
     def copy(self):
         return Scores({name: sums.copy() for name, sums in self.sums.items()}, self.targets)
+
+    def only(self, ids):
+        """The scores with NaN for all other clients."""
+        others = np.ones(len(self.targets), bool)
+        others[ids] = False
+        found = self.copy()
+        for sums in found.sums.values():
+            sums[others] = np.nan
+        return found
 
     def take(self, rows):
         """The scores of these clients alone."""

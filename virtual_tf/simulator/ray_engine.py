@@ -58,8 +58,7 @@ class RaySimulation(rounds.Simulation):
         return state
 
     def measure_again(self, state, missing):
-        self._measure_clients(state, np.array(
-            [i for i in range(len(self.dataset.clients)) if i in state.clients], np.int64))
+        self._measure_clients(state, np.array(state.clients.contributors(), np.int64))
         self._measure_server(state)
 
     def play_round(self, state):
@@ -87,7 +86,7 @@ class RaySimulation(rounds.Simulation):
         return {'round': number, **rounds.of_clients(training, accepted, sizes),
                 'shrunk_precisions': sum(int(np.sum(np.asarray(r) < 1.0)) for r in shrink.values()),
                 'applied_clients': int(accepted.sum()), 'dropped_clients': int((~accepted).sum()), **traffic,
-                **rounds.read_out(state.scores), 'seconds': done - started,
+                **rounds.read_out(state), 'seconds': done - started,
                 'seconds_evaluation': done - trained_after, 'seconds_waiting': self._pool.waited,
                 'seconds_transport': self._pool.fetched, 'bytes_moved': self._pool.moved}
 

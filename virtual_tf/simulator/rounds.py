@@ -12,7 +12,7 @@ from virtual_tf.core.errors import RunError
 from virtual_tf.methods.interface import checked_update
 from virtual_tf.simulator import side_by_side
 from virtual_tf.simulator.client_store import ClientStore, open_store
-from virtual_tf.simulator.evaluation import Evaluator
+from virtual_tf.simulator.evaluation import VISITED, Evaluator
 
 
 @dataclasses.dataclass
@@ -45,8 +45,8 @@ class Simulation:
 
     def measure_again(self, state, missing):
         """The scores of the server and of all clients that have trained, as the checkpoint lacks `missing` metrics."""
-        trained = np.array([i for i in range(len(self.dataset.clients)) if i in state.clients], np.int64)
-        measure_clients(self._evaluators, state.scores, state.clients.read, trained, self.settings.clients_per_round)
+        measure_clients(self._evaluators, state.scores, state.clients.read,
+                        np.array(state.clients.contributors(), np.int64), self.settings.clients_per_round)
         evaluate_server(self._evaluators, state)
 
     def run(self, state):
@@ -104,7 +104,7 @@ class Simulation:
             for name, found in evaluator.clients(clients, ids).items():
                 state.scores[f'{prefix}{name}'].put(ids[accepted], found.take(accepted))
         evaluate_server(self._evaluators, state)
-        return read_out(state.scores)
+        return read_out(state)
 
     def _warn_of_dropped(self, ids, accepted, number):
         for i in ids[~accepted]:
@@ -159,9 +159,12 @@ def evaluate_server(evaluators, state):
         state.scores |= {f'{prefix}{name}': found for name, found in evaluator.server(state.server).items()}
 
 
-def read_out(scores):
-    """{model/name: number} of all metrics of {model: Scores}."""
-    return {f'{model}/{name}': value for model, found in scores.items() for name, value in found.summary().items()}
+def read_out(state):
+    """{model/name: number} of all metrics of a state's scores, also of MT over those that have trained alone."""
+    visited = {f'{model}{VISITED}': found.only(state.clients.contributors())
+               for model, found in state.scores.items() if model in ('mt', 'val_mt')}
+    return {f'{model}/{name}': value for model, found in (state.scores | visited).items()
+            for name, value in found.summary().items()}
 
 
 def of_clients(training, accepted, sizes):
