@@ -30,7 +30,10 @@ def define_flags():
         [*experiments.STUDIES, *experiments.GRIDS]))
     flags.DEFINE_multi_string('grid', [], 'axis of a grid, as client_lr=0.05,0.1,0.2; several are crossed')
     flags.DEFINE_string('halving', None, 'stages of successive halving, as 8:4,20:2: after 8 rounds the 4 best points '
-                        'of a grid go on, after 20 the 2 best, and those to the end')
+                        'of a grid go on, after 20 the 2 best, and those to the end; none plays all points to the end '
+                        '[what the study has, else none]')
+    flags.DEFINE_integer('widenings', None, 'with halving: how often what lies beyond a best point at an edge of the '
+                         'grid is played too [2 with the stages of a study, else 0]', lower_bound=0)
     flags.DEFINE_enum('select', 'val', grids.SELECTIONS,
                       'what chooses the best point: held-out training data, or the best round on test data (the paper)')
 
@@ -58,11 +61,28 @@ def groups_of_flags(values):
             variants, grids.parse_grid(values.grid, run.LISTS), given, seeds_of(values) or [0])
         notices += run.unused(values)
     grids.check(groups, values.select)
-    if values.halving:
+    if stages := stages_of(values):
         if values.select != 'val':
-            raise VirtualTfError('halving decides on held-out training data; leave out --select')
-        halving.check(halving.parse(values.halving), groups)
+            raise VirtualTfError('halving decides on held-out training data; leave out --select, or give '
+                                 '--halving=none')
+        halving.check(stages, groups)
     return groups, notices
+
+
+def stages_of(values):
+    """Stages of successive halving that were asked for, or that the studies have; [] for none."""
+    if values.halving is not None:
+        return [] if values.halving == 'none' else halving.parse(values.halving)
+    found = {experiments.GRIDS[study].stages if study in experiments.GRIDS else '' for study in values.study}
+    if len(found) > 1:
+        raise VirtualTfError('halving: these studies have different stages; play one at a time, or give --halving')
+    return halving.parse(text) if (text := ''.join(found)) else []
+
+
+def widenings_of(values):
+    """How often edges are widened: as asked, else what belongs to the stages of a study."""
+    usual = halving.WIDENINGS if values.halving is None else 0
+    return usual if values.widenings is None else values.widenings
 
 
 def play(jobs, values, root, of_grids=frozenset()):
@@ -98,13 +118,20 @@ def play(jobs, values, root, of_grids=frozenset()):
 
 
 def play_groups(groups, values, root):
-    """Plays all of the groups, or by halving; returns what is left of them and {name: record of stages}."""
+    """Plays all of the groups, or by halving.
+
+    Returns what is left of them, {name: record of stages} and {name: axes at whose edge the best point lies}.
+    """
     of_grids = {job.name for group in groups if len(group.points) > 1 for job in group.jobs()}
-    if values.halving:
-        return halving.play(groups, halving.parse(values.halving), root,
-                            lambda jobs: play(jobs, values, root, of_grids))
+
+    def play_jobs(jobs):
+        play(jobs, values, root, of_grids | {job.name for job in jobs})
+    if stages := stages_of(values):
+        left, records = halving.play(groups, stages, root, play_jobs)
+        left, edges = halving.widen(groups, left, root, play_jobs, widenings_of(values))
+        return left, records, edges
     play([job for group in groups for job in group.jobs()], values, root, of_grids)
-    return groups, {}
+    return groups, {}, {}
 
 
 def main(_):
@@ -114,12 +141,13 @@ def main(_):
     root, started = pathlib.Path(values.output_dir).expanduser(), time.monotonic()
     for notice in notices:
         print(notice)
-    groups, stages = play_groups(groups, values, root)
+    groups, stages, edges = play_groups(groups, values, root)
     records, fruitless = {}, []
     for group in groups:
         if len(group.points) > 1 or stages.get(group.name):
             try:
-                text, records[group.name] = grids.report(group, root, values.select)
+                text, records[group.name] = grids.report(
+                    group, root, values.select, edges.get(group.name))
             except RunError as error:
                 fruitless.append(f'{group.name}: {error}')
                 continue

@@ -41,6 +41,20 @@ def test_nothing_of_the_tuning_reaches_the_server(given):
     assert scores[0] != scores[1], 'but MT tests another model'
 
 
+@pytest.mark.parametrize('method', ['fedavg', 'fedprox'])
+def test_a_mixed_model_lies_between_the_servers_and_the_clients_and_is_not_sent(method):
+    network, found = toys.make_network(), {}
+    for share in (1.0, 0.25):
+        algorithm = toys.registry.find(method).make(network, toys.make_settings(method=method, mt_share=share))
+        server, cohort = algorithm.init(0), cohort_of(3)
+        clients = algorithm.init_clients(server, cohort.weight, cohort.keys)
+        found[share] = algorithm.client_update(server, clients, cohort)
+    (whole, sent, _), (mixed, sent_mixed, _) = found[1.0], found[0.25]
+    toys.assert_nests_close(sent, sent_mixed, rtol=1e-6)
+    toys.assert_nests_close(mixed.deployed, {name: 0.75 * server[name] + 0.25 * value
+                                             for name, value in whole.deployed.items()}, rtol=1e-5, atol=1e-7)
+
+
 def test_a_plan_of_more_epochs_repeats_and_one_of_fewer_begins_alike():
     # Client 0 has 2 batches an epoch, client 1 one; two epochs.
     plan = np.array([[[0, 1], [2, -1], [1, 2], [0, -1]], [[0, 1], [1, 0], [-1, -1], [-1, -1]]], np.int32)

@@ -138,7 +138,7 @@ def points_of(name, values, **given):
 
 def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
     points = points_of('client_lr', (0.1, 0.2, 0.4))
-    monkeypatch.setattr(grids, 'score', lambda job, *_: {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name])
+    monkeypatch.setattr(grids, 'parts', lambda job, *_: {'MT': {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name]})
     text, record = grids.report(Group('g', points), None, 'val')
     assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
     assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best']
@@ -146,7 +146,7 @@ def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
 
 
 def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
-    monkeypatch.setattr(grids, 'score', lambda job, root, select: float(job.name))
+    monkeypatch.setattr(grids, 'parts', lambda job, *_: {'MT': float(job.name)})
     text, _ = grids.report(Group('g', points_of('damping', (0.5, 1.0))), None, 'val')
     assert '1 is the end of what it may be' in text and 'widen' not in text
 

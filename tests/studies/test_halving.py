@@ -58,6 +58,32 @@ def test_the_best_go_on_and_nothing_is_played_that_was_decided(tmp_path):
     assert lacking == [] and [*again[0].points] == [*group.points] and str(records_again) == str(records)
 
 
+def test_what_lies_beyond_an_edge_is_played_until_the_best_is_inside_or_a_limit_is_reached(tmp_path):
+    # The best rate is 0.8, two steps of a factor of two above the grid's 0.2; a third finds it worse beyond.
+    for rates, best, asked_for in (((0.1, 0.2), 0.8, [0.4, 0.8, 1.6]), ((0.8, 1.6), 0.8, [0.4])):
+        root = tmp_path / str(best + rates[0])
+        groups, _ = grids.of_variants([{'method': 'fedavg'}], {'client_lr': rates},
+                                      {'rounds': 6, 'validation_fraction': 0.2}, (0, 1))
+        play, asked = player(root, lambda rate, number, best=best: 0.9 - abs(math.log2(rate / best)) / 10)
+        left, _ = halving.play(groups, [Stage(1, 1)], root, play)
+        del asked[:]
+        wider, edges = halving.widen(groups, left, root, play, times=5)
+        assert [rate for played in asked for rate, _ in dict.fromkeys(played)] == asked_for
+        assert edges == {'fedavg': []} and {rounds for played in asked for _, rounds in played} == {6}
+        assert len({job.name for job in wider[0].jobs()}) == 2 * (1 + len(asked_for)), 'folders of their own'
+        assert dict(halving.decide(wider[0], root)) == {'client_lr': best}
+
+
+def test_an_axis_that_ends_where_its_setting_does_stays_at_its_edge(tmp_path):
+    groups, _ = grids.of_variants([{'method': 'virtual'}], {'damping': (0.5, 1.0)},
+                                  {'rounds': 6, 'validation_fraction': 0.2}, (0,))
+    for job in groups[0].jobs():
+        stored_runs.write(tmp_path / job.name, job.settings, 6 * [
+            {f'val_{name}/accuracy': job.settings.damping for name in ('server', 'mt')}])
+    left, edges = halving.widen(groups, groups, tmp_path, lambda jobs: jobs and pytest.fail('nothing to play'))
+    assert left == groups and edges == {'virtual': ['damping']}
+
+
 def test_of_points_within_a_standard_error_the_smallest_rate_is_chosen():
     def point(rate):
         return (('client_lr', rate),)

@@ -30,8 +30,9 @@ def experiment(name, *givens):
 def grid(name, given, axes):
     """Every combination of the axes' values: {((setting, value), …): Experiment}"""
     points = [tuple(zip(axes, values)) for values in itertools.product(*axes.values())]
-    return {point: experiment(f'{name}/{_folder(point)}' if point else name, given, dict(point)) for point in points}
+    return {point: experiment(f'{name}/{folder_of(point)}' if point else name, given, dict(point)) for point in points}
 
 
-def _folder(point):
+def folder_of(point):
+    """What the folder of a grid's point is called."""
     return '_'.join(f'{name}={value:g}' if isinstance(value, float) else f'{name}={value}' for name, value in point)

@@ -48,6 +48,7 @@ class Sweeps(NamedTuple):
     make: Callable          # column → {name: {((setting, value), …): Experiment}}
     columns: tuple
     seeds: tuple = (0,)     # the usual ones
+    stages: str = ''        # of successive halving, as scripts.sweep --halving has them
 
 
 *BASELINES, OURS = COMPARED = ('fedavg', 'fedprox', 'virtual')

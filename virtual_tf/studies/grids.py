@@ -9,7 +9,8 @@ from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
 from virtual_tf.runs import driver, provenance
 from virtual_tf.runs.summary import MT, S
-from virtual_tf.studies import experiments
+from virtual_tf.simulator.evaluation import VISITED
+from virtual_tf.studies import experiment, experiments
 from virtual_tf.studies.workers import Job
 
 SELECTIONS = ('val', 'test_max')
@@ -67,10 +68,10 @@ def of_studies(names, given, seeds=None):
 
 def _of_study(name, given, seeds):
     if name in experiments.GRIDS:
-        make, columns, usual = experiments.GRIDS[name]
-        for column in columns:
-            for part, points in make(column).items():
-                yield _group(part, points, given, seeds or usual)
+        of_study = experiments.GRIDS[name]
+        for column in of_study.columns:
+            for part, points in of_study.make(column).items():
+                yield _group(part, points, given, seeds or of_study.seeds)
         return
     found, usual = experiments.study(name)
     for each in found:
@@ -111,23 +112,35 @@ def check(groups, select):
 
 
 def score(job, root, select, rounds=None):
-    """What a grid's points are compared by: accuracies of S and MT in equal parts, in percent; MT alone without an S.
+    """What a grid's points are compared by: its `parts` in equal shares."""
+    return float(np.mean([*parts(job, root, select, rounds).values()]))
 
-    `val`: on held-out training data, mean of the last 5 rounds, or of the 5 up to `rounds`. `test_max`: the best rounds
-    on test data, as in the paper.
+
+def parts(job, root, select, rounds=None):
+    """{'S', 'MT': accuracy in percent}, MT alone without an S.
+
+    `val`: on held-out training data, mean of the last 5 rounds, or of the 5 up to `rounds`; MT over the clients that
+    have trained, as the others tell nothing of the method. `test_max`: the best rounds on test data, as in the paper.
     """
+    keys = {'S': S, 'MT': MT} if registry.find(job.settings.method).learns_server else {'MT': MT}
     if not job.folder(root).has_summary():     # it could not go on, as scripts.sweep has told
-        return math.nan
-    keys = (S, MT) if registry.find(job.settings.method).learns_server else (MT,)
+        return dict.fromkeys(keys, math.nan)
     if select == 'test_max':
         rows = [job.folder(root).summary()['max']]
     else:
-        rows, keys = job.folder(root).history(rounds)[-5:], tuple(f'val_{key}' for key in keys)
-        if not set(keys) <= rows[-1].keys():
+        rows, keys = job.folder(root).history(rounds)[-5:], {name: f'val_{key}' for name, key in keys.items()}
+        if (visited := keys['MT'].replace('/', f'{VISITED}/')) in rows[-1]:     # runs of before it lack it
+            keys['MT'] = visited
+        if not {*keys.values()} <= rows[-1].keys():
             raise VirtualTfError(f'{root / job.name} has no validation data to choose by; run it with '
                                  '--validation_fraction=0.2, or use --select=test_max')
     # None is what JSON has for a number that is not finite; as a float it is NaN.
-    return 100.0 * float(np.mean(np.array([[row[key] for key in keys] for row in rows], float)))
+    return {name: 100.0 * float(np.mean(np.array([row[key] for row in rows], float))) for name, key in keys.items()}
+
+
+def standard_error(values):
+    """Of the mean of several numbers; 0 of a single one."""
+    return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def mean_scores(points, root, select):
@@ -155,10 +168,11 @@ def best_point(scores):
     return best, edges
 
 
-def report(group, root, select):
-    """(text, record) of a grid's points, the best one and the axes at whose edge it lies."""
+def report(group, root, select, edges=None):
+    """(text, record) of a grid's points, the best one and the axes at whose edge it lies; `edges` if they are known."""
     scores = mean_scores(group.points, root, select)
-    best, edges = best_point(scores)
+    best, found = best_point(scores)
+    edges = found if edges is None else edges
     lines = [group.name] + [
         f'  {value:7.2f}  {" ".join(f"{name}={each}" for name, each in point)}{"  <- best" if point == best else ""}'
         for point, value in sorted(scores.items(), key=lambda item: -np.nan_to_num(item[1], nan=-np.inf))]
@@ -167,7 +181,33 @@ def report(group, root, select):
               for name in edges]
     return '\n'.join(lines), {
         'best': dict(best), 'edges': edges,
-        'points': [{'settings': dict(point), 'score': value} for point, value in scores.items()]}
+        'points': [{'settings': dict(point), 'score': value, **_spread(group.points[point], root, select)}
+                   for point, value in scores.items()]}
+
+
+def _spread(jobs, root, select):
+    """What a point's score is made of: means of S and MT, and the standard error of the score over seeds."""
+    found = [parts(job, root, select) for job in jobs.values()]
+    return {name: float(np.mean([each[name] for each in found])) for name in found[0]} | {
+        'standard_error': standard_error([np.mean([*each.values()]) for each in found])}
+
+
+def beyond(group, seen, best, axis):
+    """The point beyond a Group's best one, which lies at the edge of an axis: {point: {seed: Job}}, {} at a limit.
+
+    seen: all values of the axis so far. The new one is to the edge as the edge is to its neighbour.
+    """
+    seen, edge = sorted(seen), dict(best)[axis]
+    neighbour = seen[1] if edge == seen[0] else seen[-2]
+    setting, wanted = group.jobs()[0].settings.declared[axis], edge * edge / neighbour if neighbour else 0.0
+    bounds = [end if bound is None else bound for end, bound in ((-math.inf, setting.low), (math.inf, setting.high))]
+    value = setting.type(float(f'{np.clip(wanted, *bounds):.3g}'))
+    if value in seen or value == setting.above:
+        return {}
+    point = tuple((name, value if name == axis else old) for name, old in best)
+    return {point: {seed: job._replace(name=job.name.replace(experiment.folder_of(best), experiment.folder_of(point)),
+                                       settings=job.settings.replace(**{axis: value}))
+                    for seed, job in group.points[best].items()}}
 
 
 def _way_out(setting, value):

@@ -14,6 +14,7 @@ from virtual_tf.studies import grids
 from virtual_tf.studies.grids import Group
 
 RATE = 'client_lr'
+WIDENINGS = 2     # the usual number, of axes at whose edge the best point lies
 
 
 class Stage(NamedTuple):
@@ -63,6 +64,43 @@ def play(groups, stages, root, play_jobs):
     return groups, records
 
 
+def widen(whole, left, root, play_jobs, times=WIDENINGS):
+    """The Groups that are left, with what lies beyond their best points while these are at an edge of an axis, at most
+    so many times; and the edges that are still there: {group: axes}.
+
+    whole: the Groups as they were before any stage, whose values say where an axis ends. New points play to the end.
+    """
+    seen = {group.name: {axis: {dict(point)[axis] for point in group.points} for axis in _numeric(group)}
+            for group in whole}
+    for _ in range(times):
+        wider = []
+        for group in left:
+            best, axes = _at_edges(group, seen[group.name], root)
+            new = {}
+            for axis in axes:
+                new |= grids.beyond(group, seen[group.name][axis], best, axis)
+            for axis in axes:
+                seen[group.name][axis] |= {dict(point)[axis] for point in new}
+            wider.append(group._replace(points=group.points | new))
+        play_jobs([job for before, after in zip(left, wider) for point in after.points if point not in before.points
+                   for job in after.points[point].values()])
+        left = wider
+    return left, {group.name: _at_edges(group, seen[group.name], root)[1] for group in left}
+
+
+def _numeric(group):
+    """Axes that have an order."""
+    return [name for name, value in next(iter(group.points), ()) if type(value) in (int, float)]
+
+
+def _at_edges(group, seen, root):
+    """The best point of a Group, and the axes of which it has the smallest or the largest value seen."""
+    scores = grids.mean_scores(group.points, root, 'val')
+    best = max(scores, key=lambda point: _finite(scores[point]))
+    return best, [axis for axis, values in seen.items()
+                  if len(values) > 1 and dict(best)[axis] in (min(values), max(values))]
+
+
 def reached(job, root):
     """Whether a job's folder has at least its rounds."""
     folder = job.folder(root)
@@ -82,9 +120,7 @@ def choose(scores):
     """The point with the smallest rate of those within one standard error of the best, of {point: scores by seed}."""
     means = {point: _finite(np.mean(values)) for point, values in scores.items()}
     best = max(means, key=means.get)
-    count = len(scores[best])
-    error = float(np.std(scores[best], ddof=1)) / count ** 0.5 if count > 1 else 0.0
-    near = [point for point in scores if means[point] >= means[best] - error]
+    near = [point for point in scores if means[point] >= means[best] - grids.standard_error(scores[best])]
     return min(near, key=lambda point: (dict(point).get(RATE, 0.0), -means[point]))
 
 
