@@ -85,10 +85,11 @@ def widenings_of(values):
     return usual if values.widenings is None else values.widenings
 
 
-def play(jobs, values, root, of_grids=frozenset()):
+def play(jobs, values, root, of_grids=frozenset(), on_ended=lambda: None):
     """Plays what is not finished, with an estimate before and a live table; raises if a run failed.
 
     of_grids: names of jobs that are points of a grid. One that learns nothing is told, and loses there.
+    on_ended() is called whenever runs have ended, while others may still be played.
     """
     jobs = list(dict.fromkeys(jobs))
     todo = [job for job in jobs if not (values.resume and job.finished(root))]
@@ -102,19 +103,32 @@ def play(jobs, values, root, of_grids=frozenset()):
           f'{costs.duration(sum(estimates.values()) / at_a_time)}', flush=True)
     if not todo:
         return
-    table = live_table.LiveTable(estimates, root)
+    watch = _Watch(live_table.LiveTable(estimates, root).show, on_ended)
     if values.workers:     # each run over all of them
         with run.open_engine(values, root) as make:
-            errors = workers.run_one_by_one(todo, place, make, table.show)
+            errors = workers.run_one_by_one(todo, place, make, watch)
     elif values.engine == 'ray':
-        errors = workers.run_ray(todo, place, values.ray_address, table.show, values.processes)
+        errors = workers.run_ray(todo, place, values.ray_address, watch, values.processes)
     else:
-        errors = workers.run_local(todo, place, values.processes, table.show)
+        errors = workers.run_local(todo, place, values.processes, watch)
     for job in [job for job in errors if job.name in of_grids and workers.learnt_nothing(job, root)]:
         print(f'warning: {job.name}: {errors.pop(job)}; it counts as the worst point of its grid')
     if errors:
         raise RunError(f'{len(errors)} of {len(todo)} runs failed: ' + '; '.join(
             f'{job.name}: {error}' for job, error in list(errors.items())[:3]))
+
+
+class _Watch:
+    """Shows what is played, and calls on_ended() when more has ended."""
+
+    def __init__(self, show, on_ended):
+        self._show, self._on_ended, self._ended = show, on_ended, 0
+
+    def __call__(self, active, ended):
+        self._show(active, ended)
+        if len(ended) > self._ended and active:     # after the last one the caller goes on anyway
+            self._on_ended()
+        self._ended = len(ended)
 
 
 def play_groups(groups, values, root):

@@ -4,6 +4,7 @@
     python -m scripts.tables --table=2 --run --data_dir=DATA    # makes what is missing first
     python -m scripts.tables --table=uncertainty --run --data_dir=DATA    # calibration, unseen clients, foreign data
     python -m scripts.tables --table=rivals --run --data_dir=DATA         # the methods that came after VIRTUAL
+    python -m scripts.tables --table=convergence --run --data_dir=DATA    # Table 2 at convergence, each cell decided
     python -m scripts.tables --all --run --data_dir=DATA        # every table, the cheapest first, and the documents
     python -m scripts.tables --docs                             # docs/results.md and README.md's digest, from results/
 
@@ -22,6 +23,7 @@ from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
 from virtual_tf.report import (
+    convergence_table,
     data_table,
     inference_table,
     paper_tables,
@@ -37,7 +39,8 @@ from virtual_tf.studies import costs, grids
 
 from . import entry, run, sweep
 
-STUDIES = {module.STUDY: module for module in (inference_table, precision_table, uncertainty_table, rivals_table)}
+STUDIES = {module.STUDY: module for module in (
+    convergence_table, inference_table, precision_table, uncertainty_table, rivals_table)}
 TABLES = ['1', '2', '3', '4', *STUDIES]
 DOCS, README = pathlib.Path('docs'), pathlib.Path('README.md')
 
@@ -97,11 +100,17 @@ def write_table(table, values, folder):
     """Makes the runs that are missing, if that is wanted, and writes the table; returns its Markdown."""
     root, jobs = pathlib.Path(values.output_dir).expanduser(), jobs_of(table, values)
     source = Source(root, values.data_dir, run.given_settings(values))
-    if values.run and jobs:
-        sweep.play(missing_jobs(table, jobs, folder, root), values, root)
     if table == '1':
         found = data_table.load(values.data_dir, download=bool(values.download))
         return text_tables.write(folder / 'table1', *data_table.table_of_data(*found))
+    if values.run and jobs:
+        # What has ended is kept at once: a machine may be gone before the last run is.
+        sweep.play(missing_jobs(table, jobs, folder, root), values, root,
+                   on_ended=lambda: _write(table, folder, jobs, source))
+    return _write(table, folder, jobs, source)
+
+
+def _write(table, folder, jobs, source):
     if table == '3':
         return pruning_table.write(folder, jobs, source)
     if table in STUDIES:
@@ -112,12 +121,13 @@ def write_table(table, values, folder):
 def in_order_of_cost(values, folder):
     """All tables, those first whose missing runs take the least; and says how long each will take."""
     root, seconds = pathlib.Path(values.output_dir).expanduser(), {}
-    for table in TABLES:
+    tables = [table for table in TABLES if table == '1' or jobs_of(table, values)]
+    for table in tables:
         missing = missing_jobs(table, jobs_of(table, values), folder, root)
         seconds[table] = sum(costs.estimates(missing, root, values.data_dir).values()) / values.processes
         print(f'{name_of(table)}: {len(missing)} runs are missing, which take about {costs.duration(seconds[table])}',
               flush=True)
-    return sorted(TABLES, key=seconds.get)
+    return sorted(tables, key=seconds.get)
 
 
 def write_docs(results):

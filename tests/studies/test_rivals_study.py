@@ -23,7 +23,7 @@ def test_every_column_is_a_run_of_its_own_on_every_case(case):
     assert len({settings for settings in found.values()}) == len(found)
     for settings in found.values():
         driver.check_names(settings)
-        assert (settings.model, settings.unseen_fraction, settings.seed) == ('mlp', 0.2, 3)
+        assert (settings.model, settings.unseen_fraction, settings.seed) == ('mlp', rivals.CASES[case].unseen, 3)
         assert settings.rounds == rivals.CASES[case].rounds
         assert all(getattr(settings, name) == value for name, value in rivals.CASES[case].given.items())
 

@@ -205,6 +205,8 @@ SECTIONS = (
     Section('In short', 'python -m scripts.tables --table=2 --run --data_dir=DATA', digest),
     Section('The data', 'python -m scripts.tables --table=1 --data_dir=DATA', _included('table1.md')),
     Section('Table 2: accuracy', 'python -m scripts.tables --table=2 --run --data_dir=DATA', accuracies),
+    Section('Table 2 at convergence', 'python -m scripts.sweep --study=sweeps/convergence-CASE --data_dir=DATA\n'
+            'python -m scripts.tables --table=convergence --run --data_dir=DATA', _included('convergence.md')),
     Section('Rounds chosen on held-out data',
             'python -m scripts.tables --table=2 --run --data_dir=DATA --validation_fraction=0.2 \\\n'
             '    --output_dir=runs/val --results_dir=results/val', held_out),

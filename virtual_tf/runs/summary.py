@@ -5,6 +5,7 @@ from virtual_tf.simulator import metrics
 from virtual_tf.simulator.evaluation import MODELS
 
 S, MT = 'server/accuracy', 'mt/accuracy'
+MT_VISITED = 'mt_visited/accuracy'     # over the clients that have trained alone
 
 
 def summarise(history, last=5):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from virtual_tf.core.errors import unknown
 from virtual_tf.methods import registry
-from virtual_tf.studies import rivals
+from virtual_tf.studies import convergence, rivals
 from virtual_tf.studies.experiment import experiment, grid
 
 
@@ -268,6 +268,8 @@ STUDIES = {
        for case in INFERENCE_CASES},
     'pruning': ([pruning(precision, percent) for precision in PRECISIONS for percent in PRUNING_PERCENTS], (0, 1, 2)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
+    **{f'{convergence.STUDY}/{case}': ([convergence.converged(case, column) for column in convergence.COLUMNS],
+                                       convergence.seeds_of(case)) for case in convergence.CASES},
     **{f'{rivals.STUDY}/{case}': ([rivals.rival(case, column) for column in rivals.COLUMNS], rivals.SEEDS)
        for case in rivals.CASES},
 }
@@ -277,6 +279,9 @@ GRIDS = {f'{kind}/{case}': Sweeps(partial(make, case), COMPARED)
          for kind, make in (('sweeps', sweep), ('paper-grid', paper_grid)) for case in CASES}
 GRIDS |= {f'sweeps/{rivals.STUDY}-{case}': Sweeps(partial(rivals.sweep, case), tuple(rivals.COLUMNS),
                                                  rivals.SWEEP_SEEDS) for case in rivals.CASES}
+GRIDS |= {f'sweeps/{convergence.STUDY}-{case}': Sweeps(
+    partial(convergence.sweep, case), convergence.SWEEP_COLUMNS, convergence.SWEEP_SEEDS, convergence.STAGES)
+    for case in convergence.CASES}
 
 
 def study(name):

@@ -8,8 +8,7 @@ from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
 from virtual_tf.runs import driver, provenance
-from virtual_tf.runs.summary import MT, S
-from virtual_tf.simulator.evaluation import VISITED
+from virtual_tf.runs.summary import MT, MT_VISITED, S
 from virtual_tf.studies import experiment, experiments
 from virtual_tf.studies.workers import Job
 
@@ -129,7 +128,7 @@ def parts(job, root, select, rounds=None):
         rows = [job.folder(root).summary()['max']]
     else:
         rows, keys = job.folder(root).history(rounds)[-5:], {name: f'val_{key}' for name, key in keys.items()}
-        if (visited := keys['MT'].replace('/', f'{VISITED}/')) in rows[-1]:     # runs of before it lack it
+        if (visited := f'val_{MT_VISITED}') in rows[-1]:     # runs of before it lack it
             keys['MT'] = visited
         if not {*keys.values()} <= rows[-1].keys():
             raise VirtualTfError(f'{root / job.name} has no validation data to choose by; run it with '

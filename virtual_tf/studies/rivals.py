@@ -19,6 +19,7 @@ class Case(NamedTuple):
     epochs: int
     rates: tuple     # client learning rates of the sweep
     given: dict      # data, and whatever else is not the default there
+    unseen: float = 0.2     # share of the clients that take no part
 
 
 class Column(NamedTuple):
@@ -33,8 +34,8 @@ class Column(NamedTuple):
 CASES = {
     'femnist': Case(40, 20, (0.1, 0.2), {'dataset': 'femnist'}),
     'har': Case(25, 5, (0.02, 0.05), {'dataset': 'har'}),
-    'mnist-dirichlet-0.1': Case(15, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}),
-    'mnist-dirichlet-5': Case(15, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:5'}),
+    'mnist-dirichlet-0.1': Case(25, 2, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}, 0.1),
+    'mnist-dirichlet-5': Case(25, 2, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:5'}, 0.1),
 }
 COLUMNS = {
     'virtual': Column('VIRTUAL', {'method': 'virtual'}, 'kl_weight', (0.01, 0.03), tuned=True),
@@ -82,7 +83,8 @@ CHOSEN = {
 def rival(case, column):
     """A column's experiment on a case."""
     return experiment(f'{STUDY}/{case}/{column}', _given(case, column),
-                      {'rounds': CASES[case].rounds, 'unseen_fraction': 0.2}, CHOSEN.get(case, {}).get(column, {}))
+                      {'rounds': CASES[case].rounds, 'unseen_fraction': CASES[case].unseen},
+                      CHOSEN.get(case, {}).get(column, {}))
 
 
 def sweep(case, column):
