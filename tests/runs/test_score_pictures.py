@@ -62,3 +62,15 @@ def test_discs_stand_at_confidence_and_accuracy_and_an_empty_bin_has_none(monkey
     score_pictures.reliability({'a': [found], 'old': [{}]}, tmp_path / 'r.png', '')
     points = plt.gcf().axes[0].collections[0].get_offsets()
     np.testing.assert_allclose(points, [[0.7, 0.75], [1.0, 1.0]])
+
+
+@pytest.mark.filterwarnings('error')
+def test_a_method_without_a_servers_model_leaves_a_panel_empty_and_says_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(plt, 'close', lambda figure: None)
+    bins = np.zeros([1, 15, 3])
+    bins[0, 10] = 2, 1.4, 1
+    targets = np.array([2])
+    found = {'mt': {'calibration': bins, 'hits': np.array([1.0]), 'targets': targets}}
+    for draw in (score_pictures.reliability, score_pictures.clients):
+        draw({'fedper': [found]}, tmp_path / 'p.png', '')
+        assert [axis.get_title() for axis in plt.gcf().axes if axis.get_legend()][:1] == ['MT']

@@ -35,7 +35,7 @@ def reliability(runs, path, title):
         below.set(xlabel='confidence', ylabel='share of its answers' if column == 0 else None)
         for axis in (above, below):
             axis.grid(alpha=0.3)
-            axis.legend(frameon=False, fontsize='small')
+            _legend([axis], fontsize='small')
     _finish(figure, path, title)
 
 
@@ -50,7 +50,7 @@ def clients(runs, path, title):
         axis.set(title=name, xlabel='clients, % of them, the worst first')
         axis.grid(alpha=0.3)
     axes[0].set_ylabel('accuracy, %')
-    axes[0].legend(frameon=False)
+    _legend(axes)
     _finish(figure, path, title)
 
 
@@ -67,6 +67,13 @@ def _steps(axis, counts, colour, dashes, label):
     if counts.sum() > 0:
         axis.stairs(counts / counts.sum(), np.linspace(0, 1, len(counts) + 1), color=colour, linestyle=dashes,
                     label=label)
+
+
+def _legend(axes, **options):
+    """A legend in the first panel that shows anything: a method without a server's model has nothing in S's."""
+    shown = [axis for axis in axes if axis.get_legend_handles_labels()[0]]
+    if shown:
+        shown[0].legend(frameon=False, **options)
 
 
 def _finish(figure, path, title):
