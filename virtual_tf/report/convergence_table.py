@@ -43,7 +43,8 @@ def record_of(job, root):
         whole['authors'] = summarise(folder.history(authors))['max']
     return {'figures': {protocol: {key: whole[protocol][key] for _, key, *_ in MEASURES if key in whole[protocol]}
                         for protocol in PROTOCOLS if protocol in whole},
-            **{key: whole[key] for key in ('rounds', 'seconds', 'never_selected', 'settings', 'caveat', 'git_commit')}}
+            **{key: whole[key] for key in (
+                'rounds', 'seconds', 'never_selected', 'settings', 'caveat', 'git_commit', 'processor')}}
 
 
 def values_of(seeds, protocol, key, factor=1.0):

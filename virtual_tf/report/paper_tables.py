@@ -53,7 +53,8 @@ def record_of(job, root):
             'rounds': summary['rounds'], 'seconds': summary['seconds'],
             'never_selected': never_selected(config['settings'], config['data']['clients']),
             'settings': config['settings'],
-            'caveat': config['data']['caveat'], 'git_commit': config['git_commit']}
+            'caveat': config['data']['caveat'], 'git_commit': config['git_commit'],
+            'processor': config.get('processor', '')}
 
 
 def collect(jobs, root, kept, record_of=record_of):

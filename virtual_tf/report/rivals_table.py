@@ -46,7 +46,7 @@ def record_of(job, root):
         found = {key: value for key, value in found.items() if not key.startswith('server/') and key != 'unseen/0'}
     found['bytes_up'] = float(np.nanmedian([row['bytes_up'] for row in folder.history()]))
     return {'figures': found, **{key: whole[key] for key in (
-        'rounds', 'never_selected', 'settings', 'caveat', 'git_commit')}}
+        'rounds', 'never_selected', 'settings', 'caveat', 'git_commit', 'processor')}}
 
 
 def values_of(seeds, key, factor=1.0):

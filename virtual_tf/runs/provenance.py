@@ -7,13 +7,13 @@ import subprocess
 
 import numpy as np
 
-from virtual_tf.core import plugins
+from virtual_tf.core import plugins, processors
 
 _PACKAGES = ('tensorflow', 'tensorflow-probability', 'tf-keras', 'numpy')
 
 
 def describe(settings, dataset, sha256):
-    """config.json: all settings, the data with its digest, plug-ins, versions and the commit."""
+    """config.json: all settings, the data with its digest, plug-ins, versions, the processor and the commit."""
     return {'settings': settings.to_dict(),
             'data': {'name': dataset.name, 'clients': len(dataset.clients), 'caveat': dataset.caveat,
                      'train_examples': len(dataset.train.y), 'test_examples': len(dataset.test.y),
@@ -22,7 +22,7 @@ def describe(settings, dataset, sha256):
             'plugins': plugins.digests(),
             'versions': {'python': platform.python_version()} | {
                 name: importlib.metadata.version(name) for name in _PACKAGES},
-            'git_commit': git_commit()}
+            'processor': processors.kind(), 'git_commit': git_commit()}
 
 
 def shapes(dataset):

@@ -77,6 +77,22 @@ CHOSEN = {
         'barycentre-kl': {'client_lr': 0.2, 'kl_weight': 0.01},
         'barycentre-w2': {'client_lr': 0.2, 'kl_weight': 0.01},
         'fedivon': {'client_lr': 0.2, 'kl_weight': 0.01}},
+    'har': {
+        'virtual': {'client_lr': 0.05, 'kl_weight': 0.01},
+        'pvi': {'client_lr': 0.02, 'damping': 0.16},
+        'fedavg': {'client_lr': 0.05, 'server_lr': 1.4},
+        'fedavg-tuned': {'client_lr': 0.05, 'server_lr': 1.4},
+        'fedprox': {'client_lr': 0.05, 'l2': 0.001},
+        'fedprox-tuned': {'client_lr': 0.05, 'l2': 0.01},
+        'local': {'client_lr': 0.075},
+        'ditto': {'client_lr': 0.05, 'personal_l2': 1.0},
+        'fedper': {'client_lr': 0.05, 'head_layers': 1},
+        'fedrep': {'client_lr': 0.05, 'base_epochs': 4},
+        'pfedme': {'client_lr': 0.02, 'envelope_lr': 0.02},
+        'pfedbayes': {'client_lr': 0.05, 'zeta': 1.0},
+        'barycentre-kl': {'client_lr': 0.05, 'kl_weight': 0.01},
+        'barycentre-w2': {'client_lr': 0.05, 'kl_weight': 0.01},
+        'fedivon': {'client_lr': 0.05, 'kl_weight': 0.01}},
 }
 
 
