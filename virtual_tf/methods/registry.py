@@ -16,7 +16,7 @@ OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0}}
 # What suits the scale of the inputs, for every method (docs/lab-notes.md has the runs).
 OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'writers': {'client_lr': 0.2},
               'femnist': {'standardize': 'center', 'client_lr': 0.2}, 'har': {'client_lr': 0.05},
-              'hapt': {'client_lr': 0.02}, 'shakespeare': {'model': 'lstm'}}
+              'hapt': {'client_lr': 0.02}, 'vsn': {'max_gradient_norm': 1.0}, 'shakespeare': {'model': 'lstm'}}
 # The same where `standardize` is not what suits them: FEMNIST's background is 1, and then steps have to be short.
 OF_OTHER_SCALE = {'femnist': {'client_lr': 0.05, 'max_gradient_norm': 5.0}}
 
