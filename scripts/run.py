@@ -78,6 +78,7 @@ def _default(name):
         values = ', '.join(f'{method} {value}' for method, value in methods.items())
     special = {case: given[name] for usual in (registry.OF_DATASET, registry.OF_MODEL) for case, given in usual.items()
                if name in given}
+    special |= {f'{case} as published': given[name] for case, given in registry.OF_PUBLISHED.items() if name in given}
     special |= {preset: given[name] for method in registry.METHODS.values() for preset, given in method.presets.items()
                 if given.get(name) is not None}
     return f'[{values}{"; " if special else ""}{", ".join(f"{case} {value}" for case, value in special.items())}]'

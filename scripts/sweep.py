@@ -9,6 +9,7 @@
 It may be killed at any time: what is finished is skipped, what is not continues. All flags of scripts.run apply to
 every run.
 """
+import math
 import pathlib
 import time
 
@@ -19,6 +20,8 @@ from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.studies import costs, experiments, grids, halving, workers
 
 from . import entry, live_table, run
+
+PATIENCE = 60.0     # seconds between two looks at what has ended
 
 
 def define_flags():
@@ -66,6 +69,8 @@ def groups_of_flags(values):
             raise VirtualTfError('halving decides on held-out training data; leave out --select, or give '
                                  '--halving=none')
         halving.check(stages, groups)
+    elif values.widenings:
+        raise VirtualTfError('widenings goes with halving, as --halving=8:4,20:2; add that, or leave it out')
     return groups, notices
 
 
@@ -119,16 +124,16 @@ def play(jobs, values, root, of_grids=frozenset(), on_ended=lambda: None):
 
 
 class _Watch:
-    """Shows what is played, and calls on_ended() when more has ended."""
+    """Shows what is played, and calls on_ended() when more has ended, but not again and again."""
 
     def __init__(self, show, on_ended):
-        self._show, self._on_ended, self._ended = show, on_ended, 0
+        self._show, self._on_ended, self._ended, self._called = show, on_ended, 0, -math.inf
 
     def __call__(self, active, ended):
         self._show(active, ended)
-        if len(ended) > self._ended and active:     # after the last one the caller goes on anyway
+        if len(ended) > self._ended and time.monotonic() - self._called > PATIENCE:
             self._on_ended()
-        self._ended = len(ended)
+            self._ended, self._called = len(ended), time.monotonic()
 
 
 def play_groups(groups, values, root):
@@ -136,15 +141,14 @@ def play_groups(groups, values, root):
 
     Returns what is left of them, {name: record of stages} and {name: axes at whose edge the best point lies}.
     """
-    of_grids = {job.name for group in groups if len(group.points) > 1 for job in group.jobs()}
-
     def play_jobs(jobs):
-        play(jobs, values, root, of_grids | {job.name for job in jobs})
+        play(jobs, values, root, {job.name for job in jobs})
     if stages := stages_of(values):
         left, records = halving.play(groups, stages, root, play_jobs)
         left, edges = halving.widen(groups, left, root, play_jobs, widenings_of(values))
         return left, records, edges
-    play([job for group in groups for job in group.jobs()], values, root, of_grids)
+    play([job for group in groups for job in group.jobs()], values, root,
+         {job.name for group in groups if len(group.points) > 1 for job in group.jobs()})
     return groups, {}, {}
 
 

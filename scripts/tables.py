@@ -14,6 +14,7 @@
 Writes tableN.md, tableN.tex and, for tables of runs, tableN.json with the summaries of every seed. A summary that is in
 there already stands for a run of the same settings whose folder is gone.
 """
+import contextlib
 import pathlib
 
 from absl import flags
@@ -61,7 +62,7 @@ def check_flags(values):
         raise VirtualTfError(f'table must be 1, 2, 3, 4, {" or ".join(STUDIES)}; or give --docs, or --all')
     if values.all and not values.run:
         raise VirtualTfError('all plays what is missing of every table; add --run, or name one with --table')
-    for name in ('study', 'grid', 'method', 'private', 'private_baselines'):
+    for name in ('study', 'grid', 'halving', 'widenings', 'select', 'method', 'private', 'private_baselines'):
         if flags.FLAGS[name].present:
             raise VirtualTfError(f'{name} is for scripts.sweep: a table has its own; leave it out')
     settings = COMMON | registry.own_settings()
@@ -104,9 +105,11 @@ def write_table(table, values, folder):
         found = data_table.load(values.data_dir, download=bool(values.download))
         return text_tables.write(folder / 'table1', *data_table.table_of_data(*found))
     if values.run and jobs:
-        # What has ended is kept at once: a machine may be gone before the last run is.
-        sweep.play(missing_jobs(table, jobs, folder, root), values, root,
-                   on_ended=lambda: _write(table, folder, jobs, source))
+        def keep():
+            """What has ended, as a machine may be gone before the last run is; too little for a table is no error."""
+            with contextlib.suppress(VirtualTfError):
+                _write(table, folder, jobs, source)
+        sweep.play(missing_jobs(table, jobs, folder, root), values, root, on_ended=keep)
     return _write(table, folder, jobs, source)
 
 

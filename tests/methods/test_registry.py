@@ -31,7 +31,8 @@ BOUNDS = (
     ('precision_step', 1.1, 1.0), ('private_kl_weight', -1e-9, 0.0), ('private_prior_scale', -1e-9, 0.0),
     ('gate_prior', -1e-9, 0.0), ('envelope_l2', 0.0, 1e-9), ('envelope_lr', 0.0, 1e-9), ('personal_steps', 0, 1),
     ('zeta', -1e-9, 0.0), ('global_lr', 0.0, 1e-9), ('head_layers', -1, 0), ('base_epochs', 0, 1),
-    ('personal_l2', -1e-9, 0.0), ('own_weight', -1e-9, 0.0), ('seed', -1, 0))
+    ('personal_l2', -1e-9, 0.0), ('own_weight', -1e-9, 0.0), ('mt_share', 0.0, 1e-9),
+    ('mt_share', 1.01, 1.0), ('seed', -1, 0))
 
 
 @pytest.mark.parametrize('name, bad, good', BOUNDS)
@@ -84,9 +85,21 @@ def test_what_nothing_stands_behind_is_refused(given, message):
 
 
 def test_a_run_has_the_common_settings_and_its_methods_own():
-    assert {*make_settings({'method': 'fedprox'}).to_dict()} == {*COMMON, 'l2', 'fine_tune', 'private', 'gate_init',
-                                                                'private_mean_init', 'private_mean_scale'}
+    assert {*make_settings({'method': 'fedprox'}).to_dict()} == {
+        *COMMON, 'l2', 'fine_tune', 'mt_share', 'private', 'gate_init', 'private_mean_init', 'private_mean_scale'}
     assert 'l2' not in make_settings({}) and 'kl_weight' not in make_settings({'method': 'fedavg'})
+
+
+@pytest.mark.parametrize('method', ['virtual', 'fedavg'])
+def test_inputs_are_alike_for_every_method_and_as_published_where_the_paper_is_asked_for(method):
+    def of(**given):
+        settings = make_settings({'method': method, 'dataset': 'femnist'} | given)
+        return settings.standardize, settings.client_lr, settings.max_gradient_norm
+    assert of() == of(standardize='center') == ('center', 0.2, 0.0)
+    assert of(standardize='none') == ('none', 0.05, 5.0) and of(standardize='client') == ('client', 0.2, 0.0)
+    # VIRTUAL's presets have no guards.
+    assert of(preset='paper') == ('none', 0.05, 0.0 if method == 'virtual' else 5.0)
+    assert of(preset='authors')[0] == 'none' and of(preset='paper', standardize='center')[:2] == ('center', 0.2)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def test_the_report_has_what_all_share_and_what_each_variant_has_of_its_own():
     assert results['settings']['rounds'] == 3 and not {'seed', 'method', 'damping'} & set(results['settings'])
     assert results['settings_of']['virtual']['damping'] == 0.8 and 'seed' not in results['settings_of']['virtual']
     # FedAvg has nothing that VIRTUAL has not, and toys give both the same of it, but for one usual value.
-    assert results['settings_of']['fedavg'] == {'method': 'fedavg', 'fine_tune': 0}
+    assert results['settings_of']['fedavg'] == {'method': 'fedavg', 'fine_tune': 0, 'mt_share': 1.0}
 
 
 def test_the_table_has_means_and_95_percent_intervals_over_seeds():

@@ -83,6 +83,9 @@ def test_a_grid_of_one_s_own_has_a_group_for_each_method_and_variant(asked):
     (['--seed=x'], 'seed must be a whole number'),
     (['--grid=client_lr=0.1,0.2', '--validation_fraction=0.2', '--rounds=5', '--halving=5:1'], 'a whole run has 5'),
     (['--grid=client_lr=0.1,0.2', '--select=test_max', '--halving=5:1'], 'halving decides on held-out'),
+    (['--grid=client_lr=0.1,0.2', '--select=test_max', '--widenings=1'], 'widenings goes with halving'),
+    (['--study=sweeps/convergence-vsn', '--rounds=3'], 'or --halving=none'),
+    (['--study=sweeps/convergence-vsn,sweeps/har'], 'different stages'),
 ])
 def test_flags_that_do_not_fit_are_refused(asked, arguments, said):
     with pytest.raises(VirtualTfError, match=said):
@@ -127,6 +130,35 @@ def test_a_line_for_every_run_that_ends_and_for_what_runs_after_a_long_silence(t
     stored_runs.write(tmp_path / 'b', second.settings, [row] * 5, end=False)
     table.show([second], [first])          # 100 + 50 of 200 took 306 s, so 102 s are left
     assert capsys.readouterr().out == '[1/2 runs, 2 min left]  b: round 5 of 10  S 50.0\n'
+
+
+@pytest.mark.parametrize('more, stages, widenings', [
+    ([], [(8, 4), (20, 2)], 2), (['--halving=5:1'], [(5, 1)], 0), (['--halving=none'], [], 0),
+    (['--widenings=1'], [(8, 4), (20, 2)], 1)])
+def test_a_study_has_stages_of_its_own_unless_others_are_asked_for(asked, more, stages, widenings):
+    groups, _ = asked('--study=sweeps/convergence-vsn', *more)
+    assert (sweep.stages_of(flags.FLAGS), sweep.widenings_of(flags.FLAGS)) == (stages, widenings)
+    assert {len(group.points) for group in groups} == {12}
+
+
+def test_a_study_without_stages_plays_all_points_to_the_end(asked):
+    asked('--study=sweeps/har')
+    assert sweep.stages_of(flags.FLAGS) == []
+
+
+def test_what_has_ended_is_looked_at_whoever_is_left_but_not_all_the_time(monkeypatch):
+    now, looks = [0.0], []
+    monkeypatch.setattr(sweep.time, 'monotonic', lambda: now[0])
+    watch = sweep._Watch(lambda *_: None, lambda: looks.append(now[0]))
+    watch(['a'], [])
+    watch([], ['a'])                       # one process: between two runs nobody is busy
+    now[0] = 1.0
+    watch(['c'], ['a', 'b'])
+    now[0] += sweep.PATIENCE
+    watch(['c'], ['a', 'b'])
+    now[0] += 2 * sweep.PATIENCE
+    watch(['c'], ['a', 'b'])
+    assert looks == [0.0, 1.0 + sweep.PATIENCE]
 
 
 def test_a_point_that_learns_nothing_is_told_and_loses(tmp_path):

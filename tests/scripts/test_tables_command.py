@@ -9,6 +9,7 @@ import stored_runs
 
 from scripts import tables
 from virtual_tf.core import strict_json
+from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.report import precision_table, results_page
 from virtual_tf.runs.summary import MT, S
 from virtual_tf.simulator import rounds
@@ -51,6 +52,17 @@ def test_the_command_writes_what_there_is_and_says_what_is_missing(tmp_path):
 def test_flags_that_would_spoil_the_table_are_refused(arguments, said):
     done = start(*arguments)
     assert done.returncode == 2 and said in done.stderr and 'Traceback' not in done.stderr
+
+
+@pytest.mark.parametrize('table', ['2', '3', 'inference'])
+def test_too_little_for_a_table_does_not_stop_what_is_played(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables.run, 'given_settings', lambda values: {})
+    monkeypatch.setattr(tables.sweep, 'seeds_of', lambda values: None)
+    ended = []
+    monkeypatch.setattr(tables.sweep, 'play', lambda jobs, values, root, on_ended: (on_ended(), ended.append(True)))
+    with pytest.raises(VirtualTfError):     # at the end it is told
+        tables.write_table(table, types.SimpleNamespace(run=True, data_dir='DATA', output_dir=str(tmp_path)), tmp_path)
+    assert ended == [True]
 
 
 def test_only_what_is_missing_is_made(tmp_path, monkeypatch):

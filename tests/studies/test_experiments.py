@@ -9,7 +9,7 @@ from virtual_tf.methods import registry
 from virtual_tf.studies import experiments, paper
 
 SWEEPS = [path for path in (pathlib.Path(__file__).parents[2] / 'results' / 'sweeps').glob('*.json')
-          if not path.stem.startswith('rivals-')]     # test_rivals.py
+          if not path.stem.startswith(('rivals-', 'convergence-'))]     # which have tests of their own
 ALL = [each for found, _ in experiments.STUDIES.values() for each in found]
 
 

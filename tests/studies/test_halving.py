@@ -74,6 +74,27 @@ def test_what_lies_beyond_an_edge_is_played_until_the_best_is_inside_or_a_limit_
         assert dict(halving.decide(wider[0], root)) == {'client_lr': best}
 
 
+def test_two_edges_at_once_are_both_widened_a_tie_and_a_grid_that_learns_nothing_are_not(tmp_path):
+    groups, _ = grids.of_variants([{'method': 'fedprox'}], {'client_lr': (0.1, 0.2), 'l2': (0.0, 0.01)},
+                                  {'rounds': 6, 'validation_fraction': 0.2}, (0,))
+    for number, (score, new) in enumerate((
+            (lambda s: s.client_lr + s.l2, [(0.4, 0.01), (0.2, 0.02)]), (lambda s: 0.5, []), (lambda s: math.nan, []))):
+        root = tmp_path / f'r{number}'
+        for job in groups[0].jobs():
+            stored_runs.write(root / job.name, job.settings, 6 * [
+                {f'val_{name}/accuracy': score(job.settings) for name in ('server', 'mt')}])
+        played = []
+
+        def play(jobs, root=root, score=score, played=played):
+            for job in jobs:
+                played.append((job.settings.client_lr, job.settings.l2))
+                stored_runs.write(root / job.name, job.settings, 6 * [
+                    {f'val_{name}/accuracy': score(job.settings) for name in ('server', 'mt')}])
+        halving.widen(groups, groups, root, play, times=1)
+        # From l2 = 0 no ratio leads to 0.01: there it is doubled.
+        assert played == new
+
+
 def test_an_axis_that_ends_where_its_setting_does_stays_at_its_edge(tmp_path):
     groups, _ = grids.of_variants([{'method': 'virtual'}], {'damping': (0.5, 1.0)},
                                   {'rounds': 6, 'validation_fraction': 0.2}, (0,))

@@ -62,10 +62,9 @@ def test_no_table_has_the_seeds_of_the_sweeps():
 def test_a_tuned_baseline_differs_from_the_plain_one_by_its_epochs_alone(monkeypatch):
     monkeypatch.setattr(rivals, 'CHOSEN', {})
     for name in ('fedavg', 'fedprox'):
-        plain, tuned = (rivals.rival('har', column).settings() for column in (name, f'{name}-tuned'))
-        assert tuned.fine_tune == tuned.epochs == 20 and tuned.replace(fine_tune=0) == plain
-        tuned = rivals.rival('mnist-dirichlet-5', f'{name}-tuned').settings()
-        assert tuned.fine_tune == tuned.epochs == 5
+        for case, details in rivals.CASES.items():
+            plain, tuned = (rivals.rival(case, column).settings() for column in (name, f'{name}-tuned'))
+            assert tuned.fine_tune == tuned.epochs == details.epochs and tuned.replace(fine_tune=0) == plain
 
 
 def test_what_a_sweep_chose_goes_into_the_run(monkeypatch):
@@ -91,6 +90,12 @@ def test_chosen_values_are_those_that_the_sweep_in_results_has_picked(case):
         group = record['groups'][f'sweeps/rivals-{case}/{column}']
         played = [point['settings'] for point in (group['stages'][0] if 'stages' in group else group)['points']]
         assert sorted(map(str, played)) == sorted(str(dict(point)) for point in points_of(case, column))
+        # What was not swept was what it is now, so that the choice is for the runs of the table.
+        others = record['settings'] | group['points'][0]['other_settings']
+        settings = rivals.rival(case, column).settings(record['seeds'][0])
+        changed = {name for name, value in others.items() if name in settings and getattr(settings, name) != value
+                   and not settings.declared[name].free}
+        assert changed <= {'rounds', 'validation_fraction', 'unseen_fraction'}, (case, column, changed)
 
 
 def test_nothing_is_chosen_without_a_sweep():

@@ -17,8 +17,9 @@ OF_MODEL = {'lstm': {'batch_size': 10, 'mean_init': 'glorot', 'client_lr': 1.0}}
 OF_DATASET = {'mnist': {'client_lr': 0.2}, 'pmnist': {'client_lr': 0.2}, 'writers': {'client_lr': 0.2},
               'femnist': {'standardize': 'center', 'client_lr': 0.2}, 'har': {'client_lr': 0.05},
               'hapt': {'client_lr': 0.02}, 'vsn': {'max_gradient_norm': 1.0}, 'shakespeare': {'model': 'lstm'}}
-# The same where `standardize` is not what suits them: FEMNIST's background is 1, and then steps have to be short.
-OF_OTHER_SCALE = {'femnist': {'client_lr': 0.05, 'max_gradient_norm': 5.0}}
+# The same with features as published: FEMNIST's background is 1, and then steps have to be short.
+OF_PUBLISHED = {'femnist': {'standardize': 'none', 'client_lr': 0.05, 'max_gradient_norm': 5.0}}
+AS_PUBLISHED = ('paper', 'authors')     # presets under which every method has them so
 
 
 class Sweep(NamedTuple):
@@ -115,13 +116,16 @@ def make_settings(given):
                                  'out')
     dataset, of_preset = given.get('dataset', declared['dataset'].default), method.presets.get(preset, {})
     of_dataset = OF_DATASET.get(dataset, {})
-    if (of_dataset | of_preset | given).get('standardize') != of_dataset.get('standardize'):
-        of_dataset = of_dataset | OF_OTHER_SCALE.get(dataset, {})
+    if given.get('standardize', 'none' if preset in AS_PUBLISHED else None) == 'none':
+        of_dataset = of_dataset | OF_PUBLISHED.get(dataset, {})
     # The model has usual values of its own, so which one it is comes first.
     model = ({'model': declared['model'].default} | of_dataset | given)['model']
-    values = method.complete(of_dataset | OF_MODEL.get(model, {}) | of_preset | given)
-    settings = Settings(values, declared)
-    method.check(settings)
+    return checked(Settings(method.complete(of_dataset | OF_MODEL.get(model, {}) | of_preset | given), declared))
+
+
+def checked(settings):
+    """The Settings, or their method's error if some of them do not go together."""
+    find(settings.method).check(settings)
     return settings
 
 

@@ -6,7 +6,7 @@ from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.report import paper_tables, text_tables
 from virtual_tf.report.inference_table import difference
 from virtual_tf.runs.summary import MT, MT_VISITED, S, summarise
-from virtual_tf.studies import convergence, grids, paper
+from virtual_tf.studies import convergence, paper
 from virtual_tf.studies.convergence import BASELINES, CASES, COLUMNS, OURS, WAYS
 
 STUDY = convergence.STUDY
@@ -15,9 +15,7 @@ MEASURES = (('S accuracy %', S, 100, 2, False), ('S cross-entropy', 'server/cros
             ('S ECE %', 'server/ece', 100, 2, True), ('MT accuracy %', MT, 100, 2, False),
             ('MT cross-entropy', 'mt/cross_entropy', 1, 3, True), ('MT ECE %', 'mt/ece', 100, 2, True),
             ('MT of the visited %', MT_VISITED, 100, 2, False))
-PROTOCOLS = {'max': 'Best round on test data, the paper\'s protocol', 'last_5': 'Mean of the last five rounds',
-             'val': 'The round that was best on held-out training data',
-             'authors': 'The authors\' number of rounds, best round'}
+PROTOCOLS = paper_tables.PROTOCOLS | {'authors': 'best of as many rounds as the authors had'}
 LEGEND = ('Mean ± 95 % interval over seeds. A difference is VIRTUAL\'s minus that of the better baseline (in brackets: '
           'the one with the better mean of that measure), paired by seed, ± the 95 % interval of its mean; won or '
           'lost: the whole interval is on one side of 0. `mixed`: a client deploys what lies at VIRTUAL\'s γ between '
@@ -27,19 +25,14 @@ LEGEND = ('Mean ± 95 % interval over seeds. A difference is VIRTUAL\'s minus th
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's, for the cases that have been swept."""
-    groups = grids.of_studies([f'{STUDY}/{case}' for case in swept()], given, seeds)
-    return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
-
-
-def swept():
-    return [case for case in CASES if case in convergence.CHOSEN]
+    return paper_tables.jobs_by_case(STUDY, [case for case in CASES if case in convergence.CHOSEN], given, seeds)
 
 
 def record_of(job, root):
     """What is kept of a finished run: the shown figures by protocol."""
     whole, folder = paper_tables.record_of(job, root), job.folder(root)
     authors = CASES[job.name.split('/')[1]].authors
-    if authors and not job.settings.server_decay:     # the first rounds of a longer run are those of a shorter one
+    if 0 < authors < job.settings.rounds:     # the first rounds of a longer run are those of a shorter one
         whole['authors'] = summarise(folder.history(authors))['max']
     return {'figures': {protocol: {key: whole[protocol][key] for _, key, *_ in MEASURES if key in whole[protocol]}
                         for protocol in PROTOCOLS if protocol in whole},
@@ -48,9 +41,10 @@ def record_of(job, root):
 
 
 def values_of(seeds, protocol, key, factor=1.0):
-    """{seed: number} of the records that have one."""
+    """{seed: number, or None where there is none} of {seed: record}"""
     found = {seed: record['figures'].get(protocol, {}).get(key) for seed, record in seeds.items()}
-    return {seed: factor * value for seed, value in found.items() if value is not None and math.isfinite(value)}
+    return {seed: None if value is None or not math.isfinite(value) else factor * value
+            for seed, value in found.items()}
 
 
 def of_case(case, records, protocol):
@@ -73,8 +67,8 @@ def of_case(case, records, protocol):
 def against(ours, others, protocol, measure):
     """The difference to the better of the others {column: {seed: record}}, by the seeds that all have."""
     _, key, factor, digits, lower_is_better = measure
-    values = {name: values_of(seeds, protocol, key, factor) for name, seeds in others.items()}
-    mine = values_of(ours, protocol, key, factor)
+    values = {name: _numbers(seeds, protocol, key, factor) for name, seeds in others.items()}
+    mine = _numbers(ours, protocol, key, factor)
     seeds = set(mine).intersection(*values.values())
     if not seeds:
         return '–'
@@ -82,6 +76,10 @@ def against(ours, others, protocol, measure):
     best = max(values, key=lambda name: sign * sum(values[name][seed] for seed in seeds))
     label = COLUMNS[best].label.split(',')[0]
     return f'{difference({seed: mine[seed] for seed in seeds}, values[best], digits, lower_is_better)} ({label})'
+
+
+def _numbers(seeds, protocol, key, factor):
+    return {seed: value for seed, value in values_of(seeds, protocol, key, factor).items() if value is not None}
 
 
 def _published(case):
@@ -102,12 +100,12 @@ def notes_of(records, missing, source):
         texts = dict.fromkeys([CASES[case].note, *(record['caveat'] for record in found)])
         lines.append(f'- `{case}`: {", ".join(map(str, sorted({record["rounds"] for record in found})))} rounds'
                      + ''.join(f'; {text}' for text in texts if text))
-    lacking = [f'- missing: {"/".join((STUDY, *key))} (seeds {", ".join(map(str, seeds))}): '
-               f'`{source.command(["/".join((STUDY, *key))], seeds)}`' for key, seeds in missing.items()]
+    lacking = paper_tables.lacking_of(STUDY, missing, source)
     unswept = [case for case in CASES if case not in convergence.CHOSEN]
     if unswept:
         lacking.append(f'- not swept yet, so not there: {", ".join(f"`{case}`" for case in unswept)}')
-    return [LEGEND, *lines, *paper_tables.unvisited(records), *lacking]
+    meanings = '; '.join(f'`{name.replace("_", " ")}`: {meaning}' for name, meaning in PROTOCOLS.items())
+    return [LEGEND, f'{meanings}.', *lines, *paper_tables.unvisited(records), *lacking]
 
 
 def write(folder, jobs, source):

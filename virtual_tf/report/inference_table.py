@@ -4,7 +4,6 @@ from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.report import paper_tables, text_tables
 from virtual_tf.report.results_page import verdict
 from virtual_tf.runs.summary import MT, S
-from virtual_tf.studies import grids
 from virtual_tf.studies.experiments import INFERENCE_CASES, INFERENCE_COLUMNS, OURS
 
 STUDY = 'inference'
@@ -18,8 +17,7 @@ OTHERS = [name for name in INFERENCE_COLUMNS if name != OURS]
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's."""
-    groups = grids.of_studies([f'{STUDY}/{case}' for case in INFERENCE_CASES], given, seeds)
-    return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
+    return paper_tables.jobs_by_case(STUDY, INFERENCE_CASES, given, seeds)
 
 
 def rows_of(records, protocol):

@@ -33,6 +33,18 @@ def jobs_of(table, given, seeds=None):
     return {key: found[key] for key in _in_order(found)}
 
 
+def jobs_by_case(study, cases, given, seeds=None):
+    """{(case, column): {seed: Job}} of a study with a part for each case, with these settings in place of its own."""
+    groups = grids.of_studies([f'{study}/{case}' for case in cases], given, seeds)
+    return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
+
+
+def lacking_of(study, missing, source):
+    """What is missing of such a study, each with the command that makes it."""
+    return [f'- missing: {"/".join((study, *key))} (seeds {", ".join(map(str, seeds))}): '
+            f'`{source.command(["/".join((study, *key))], seeds)}`' for key, seeds in missing.items()]
+
+
 def _in_order(keys):
     return [key for key in itertools.product(experiments.CASES, experiments.COLUMNS) if key in keys]
 

@@ -7,7 +7,7 @@ from virtual_tf.methods import registry
 from virtual_tf.report import figures, paper_tables, text_tables
 from virtual_tf.report.inference_table import difference
 from virtual_tf.runs.summary import MT
-from virtual_tf.studies import grids, rivals
+from virtual_tf.studies import rivals
 
 STUDY = rivals.STUDY
 BENCH = 'bench.json'     # beside the table: what scripts.bench --rivals has measured
@@ -33,8 +33,7 @@ CAPTION = ('MT accuracy (mean of the last five rounds, 95 % interval over seeds;
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's."""
-    groups = grids.of_studies([f'{STUDY}/{case}' for case in rivals.CASES], given, seeds)
-    return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
+    return paper_tables.jobs_by_case(STUDY, rivals.CASES, given, seeds)
 
 
 def record_of(job, root):
@@ -140,9 +139,8 @@ def notes_of(records, missing, source):
     lines = [f'- `{case}`: {", ".join(map(str, sorted({record["rounds"] for record in found})))} rounds' + ''.join(
         f'; {caveat}' for caveat in dict.fromkeys(record['caveat'] for record in found) if caveat)
         for case, found in cases]
-    lacking = [f'- missing: {"/".join((STUDY, *key))} (seeds {", ".join(map(str, seeds))}): '
-               f'`{source.command(["/".join((STUDY, *key))], seeds)}`' for key, seeds in missing.items()]
-    return [LEGEND, *given, *lines, *paper_tables.unvisited(records), *lacking]
+    return [LEGEND, *given, *lines, *paper_tables.unvisited(records),
+            *paper_tables.lacking_of(STUDY, missing, source)]
 
 
 def write(folder, jobs, source):

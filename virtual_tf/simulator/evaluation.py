@@ -41,15 +41,6 @@ class Scores(NamedTuple):
     def copy(self):
         return Scores({name: sums.copy() for name, sums in self.sums.items()}, self.targets)
 
-    def only(self, ids):
-        """The scores with NaN for all other clients."""
-        others = np.ones(len(self.targets), bool)
-        others[ids] = False
-        found = self.copy()
-        for sums in found.sums.values():
-            sums[others] = np.nan
-        return found
-
     def take(self, rows):
         """The scores of these clients alone."""
         return Scores({name: sums[rows] for name, sums in self.sums.items()}, self.targets[rows])

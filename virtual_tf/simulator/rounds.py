@@ -161,10 +161,14 @@ def evaluate_server(evaluators, state):
 
 def read_out(state):
     """{model/name: number} of all metrics of a state's scores, also of MT over those that have trained alone."""
-    visited = {f'{model}{VISITED}': found.only(state.clients.contributors())
-               for model, found in state.scores.items() if model in ('mt', 'val_mt')}
-    return {f'{model}/{name}': value for model, found in (state.scores | visited).items()
-            for name, value in found.summary().items()}
+    trained = np.array(state.clients.contributors(), np.int64)
+    found = {model: scores.summary() for model, scores in state.scores.items()}
+    for model in ('mt', 'val_mt'):
+        if model in found:
+            of_trained = state.scores[model].take(trained)
+            found[f'{model}{VISITED}'] = (of_trained.summary() if of_trained.targets.any() else
+                                          dict.fromkeys(found[model], np.nan))
+    return {f'{model}/{name}': value for model, values in found.items() for name, value in values.items()}
 
 
 def of_clients(training, accepted, sizes):

@@ -195,8 +195,8 @@ def inference(case, column):
 def pruning(precision, percent):
     """VIRTUAL without private weights, its deltas pruned by SNR."""
     return experiment(f'pruning/{precision}/{percent}', {
-        'dataset': 'femnist', 'rounds': PRUNING_ROUNDS, 'method': OURS, 'prune': percent},
-        INFERENCE_CHOSEN['femnist'][OURS], {'private': 'none'}, PRECISIONS[precision])
+        'dataset': 'femnist', 'standardize': 'none', 'rounds': PRUNING_ROUNDS, 'method': OURS, 'prune': percent},
+        INFERENCE_CHOSEN['femnist-published'][OURS], {'private': 'none'}, PRECISIONS[precision])
 
 
 def kl_study(kl_weight):

@@ -128,7 +128,8 @@ def parts(job, root, select, rounds=None):
         rows = [job.folder(root).summary()['max']]
     else:
         rows, keys = job.folder(root).history(rounds)[-5:], {name: f'val_{key}' for name, key in keys.items()}
-        if (visited := f'val_{MT_VISITED}') in rows[-1]:     # runs of before it lack it
+        visited = f'val_{MT_VISITED}'
+        if np.isfinite([row.get(visited, math.nan) for row in rows]).all():     # rounds of before it lack it
             keys['MT'] = visited
         if not {*keys.values()} <= rows[-1].keys():
             raise VirtualTfError(f'{root / job.name} has no validation data to choose by; run it with '
@@ -138,8 +139,8 @@ def parts(job, root, select, rounds=None):
 
 
 def standard_error(values):
-    """Of the mean of several numbers; 0 of a single one."""
-    return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    """Of the mean of several numbers; None of a single one."""
+    return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
 
 
 def mean_scores(points, root, select):
@@ -148,10 +149,11 @@ def mean_scores(points, root, select):
             for point, jobs in points.items()}
 
 
-def best_point(scores):
+def best_point(scores, seen=None):
     """(the best point, axes at whose edge it lies) of {((setting, value), …): score}; what is not finite loses.
 
-    An axis counts only if every other value of it is worse: one that changes nothing has no edge.
+    An axis counts only if every other value of it is worse: one that changes nothing has no edge. seen: {axis: values}
+    where more of them were tried than the points that are left have.
     """
     usable = {point: value for point, value in scores.items() if np.isfinite(value)}
     if not usable:
@@ -159,7 +161,7 @@ def best_point(scores):
     best = max(usable, key=usable.get)
     edges = []
     for i, (name, value) in enumerate(best):
-        values = {point[i][1] for point in scores}
+        values = {point[i][1] for point in scores} if seen is None else seen[name]
         numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
         tied = any(score == usable[best] and point[i][1] != value for point, score in usable.items())
         if numbers and len(values) > 1 and value in (min(values), max(values)) and not tied:
@@ -197,16 +199,18 @@ def beyond(group, seen, best, axis):
     seen: all values of the axis so far. The new one is to the edge as the edge is to its neighbour.
     """
     seen, edge = sorted(seen), dict(best)[axis]
-    neighbour = seen[1] if edge == seen[0] else seen[-2]
-    setting, wanted = group.jobs()[0].settings.declared[axis], edge * edge / neighbour if neighbour else 0.0
+    neighbour, further = (seen[1], 0.5) if edge == seen[0] else (seen[-2], 2.0)
+    setting, wanted = group.jobs()[0].settings.declared[axis], edge * (edge / neighbour if neighbour else further)
     bounds = [end if bound is None else bound for end, bound in ((-math.inf, setting.low), (math.inf, setting.high))]
     value = setting.type(float(f'{np.clip(wanted, *bounds):.3g}'))
-    if value in seen or value == setting.above:
-        return {}
     point = tuple((name, value if name == axis else old) for name, old in best)
-    return {point: {seed: job._replace(name=job.name.replace(experiment.folder_of(best), experiment.folder_of(point)),
-                                       settings=job.settings.replace(**{axis: value}))
-                    for seed, job in group.points[best].items()}}
+    try:
+        jobs = {seed: Job(f'{group.name}/{experiment.folder_of(point)}/seed-{seed}',
+                          registry.checked(job.settings.replace(**{axis: value})))
+                for seed, job in group.points[best].items()}
+    except VirtualTfError:     # beyond what the setting or its method takes
+        return {}
+    return {} if value in seen else {point: jobs}
 
 
 def _way_out(setting, value):

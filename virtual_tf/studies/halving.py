@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.studies import grids
 from virtual_tf.studies.grids import Group
 
@@ -40,7 +40,7 @@ def check(stages, groups):
     for job in (job for group in groups for job in group.jobs()):
         if stages[-1].rounds >= job.settings.rounds:
             raise VirtualTfError(f'halving has a stage of {stages[-1].rounds} rounds, but a whole run has '
-                                 f'{job.settings.rounds}; ask for more rounds or shorter stages')
+                                 f'{job.settings.rounds}; ask for more rounds, shorter stages or --halving=none')
 
 
 def play(groups, stages, root, play_jobs):
@@ -70,7 +70,7 @@ def widen(whole, left, root, play_jobs, times=WIDENINGS):
 
     whole: the Groups as they were before any stage, whose values say where an axis ends. New points play to the end.
     """
-    seen = {group.name: {axis: {dict(point)[axis] for point in group.points} for axis in _numeric(group)}
+    seen = {group.name: {axis: {dict(point)[axis] for point in group.points} for axis, _ in next(iter(group.points))}
             for group in whole}
     for _ in range(times):
         wider = []
@@ -82,23 +82,20 @@ def widen(whole, left, root, play_jobs, times=WIDENINGS):
             for axis in axes:
                 seen[group.name][axis] |= {dict(point)[axis] for point in new}
             wider.append(group._replace(points=group.points | new))
+        if all(before.points.keys() == after.points.keys() for before, after in zip(left, wider)):
+            break
         play_jobs([job for before, after in zip(left, wider) for point in after.points if point not in before.points
                    for job in after.points[point].values()])
         left = wider
     return left, {group.name: _at_edges(group, seen[group.name], root)[1] for group in left}
 
 
-def _numeric(group):
-    """Axes that have an order."""
-    return [name for name, value in next(iter(group.points), ()) if type(value) in (int, float)]
-
-
 def _at_edges(group, seen, root):
-    """The best point of a Group, and the axes of which it has the smallest or the largest value seen."""
-    scores = grids.mean_scores(group.points, root, 'val')
-    best = max(scores, key=lambda point: _finite(scores[point]))
-    return best, [axis for axis, values in seen.items()
-                  if len(values) > 1 and dict(best)[axis] in (min(values), max(values))]
+    """grids.best_point of a Group; of one in which nothing learnt anything no edge."""
+    try:
+        return grids.best_point(grids.mean_scores(group.points, root, 'val'), seen)
+    except RunError:
+        return None, []
 
 
 def reached(job, root):
@@ -120,7 +117,7 @@ def choose(scores):
     """The point with the smallest rate of those within one standard error of the best, of {point: scores by seed}."""
     means = {point: _finite(np.mean(values)) for point, values in scores.items()}
     best = max(means, key=means.get)
-    near = [point for point in scores if means[point] >= means[best] - grids.standard_error(scores[best])]
+    near = [point for point in scores if means[point] >= means[best] - (grids.standard_error(scores[best]) or 0.0)]
     return min(near, key=lambda point: (dict(point).get(RATE, 0.0), -means[point]))
 
 

@@ -34,8 +34,8 @@ class Column(NamedTuple):
 CASES = {
     'femnist': Case(40, 20, (0.1, 0.2), {'dataset': 'femnist'}),
     'har': Case(25, 5, (0.02, 0.05), {'dataset': 'har'}),
-    'mnist-dirichlet-0.1': Case(25, 2, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}, 0.1),
-    'mnist-dirichlet-5': Case(25, 2, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:5'}, 0.1),
+    'mnist-dirichlet-0.1': Case(25, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:0.1'}, 0.1),
+    'mnist-dirichlet-5': Case(25, 5, (0.1, 0.2), {'dataset': 'mnist', 'split': 'dirichlet:5'}, 0.1),
 }
 COLUMNS = {
     'virtual': Column('VIRTUAL', {'method': 'virtual'}, 'kl_weight', (0.01, 0.03), tuned=True),

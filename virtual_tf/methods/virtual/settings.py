@@ -72,9 +72,9 @@ SETTINGS = {
     'max_scale': Setting(1.0, 'largest σ while a client trains', above=0.0),
 }
 # What neither the paper nor its authors' code has.
-_WITHOUT_OURS = {'standardize': 'none', 'precision_update': 'sgd', 'kl_weight': 1e-5, 'mt_model': 'trained',
-                 'max_gradient_norm': 0.0, 'backtracking': False, 'prior_scale': 1.0, 'private_prior_scale': 0.0,
-                 'gate_prior': 0.0, 'gate_init': 0.3}
+_WITHOUT_OURS = {'precision_update': 'sgd', 'kl_weight': 1e-5, 'mt_model': 'trained', 'max_gradient_norm': 0.0,
+                 'backtracking': False, 'prior_scale': 1.0, 'private_prior_scale': 0.0, 'gate_prior': 0.0,
+                 'gate_init': 0.3}
 # damping = None stands for 1 − server_lr.
 PRESETS = {
     'ours': {},
