@@ -45,6 +45,7 @@ def test_runs_become_a_table_and_their_record_stands_for_them_when_they_are_gone
     jobs = {key: seeds for key, seeds in convergence_table.jobs_of({'rounds': 30}, [0, 1]).items() if key[0] == 'vsn'}
     assert {column for _, column in jobs} == {*COLUMNS}
     rows = [{S: 0.01 * number, MT: 0.02 * number, MT_VISITED: 0.03 * number, 'seconds': 1.0} for number in range(1, 31)]
+    rows[14] |= {S: 0.07}
     for seeds in jobs.values():
         for job in seeds.values():
             stored_runs.write(tmp_path / 'runs' / job.name, job.settings, rows, summarise(
@@ -52,9 +53,17 @@ def test_runs_become_a_table_and_their_record_stands_for_them_when_they_are_gone
     source = Source(tmp_path / 'runs', given={'rounds': 30})
     text = convergence_table.write(tmp_path, jobs, source)
     # The best of the first 23 rounds, which are the authors', and of all 30.
+    # Each round gains a point, but for the one that we let fall by seven.
+    assert '| largest fall of S in a round after round 10, points | `vsn` |' in text and '| VIRTUAL | 7.0 |' in text
     assert '| `vsn`, authors |' in text and '23.00 ± 0.00 | – | – | 46.00' in text and '30.00 ± 0.00' in text
     again = convergence_table.write(tmp_path, jobs, Source(tmp_path / 'nothing', given={'rounds': 30}))
     assert again == text and 'not swept yet' in text
+
+
+def test_what_the_first_ten_rounds_cost_is_no_fall():
+    scores = [0.9, 0.1, *[0.5] * 8, 0.6, 0.55, 0.56]
+    assert abs(convergence_table.largest_fall([{S: score} for score in scores]) - 5.0) < 1e-9
+    assert convergence_table.largest_fall([{S: score} for score in scores[:10]]) == 0.0
 
 
 def test_a_case_that_nobody_has_swept_is_not_played(monkeypatch):

@@ -1,4 +1,5 @@
 """The paper's Table 2 at convergence, decided: VIRTUAL against the better baseline in every measure, paired by seed."""
+import itertools
 import math
 
 from virtual_tf.core import strict_json
@@ -15,6 +16,7 @@ MEASURES = (('S accuracy %', S, 100, 2, False), ('S cross-entropy', 'server/cros
             ('S ECE %', 'server/ece', 100, 2, True), ('MT accuracy %', MT, 100, 2, False),
             ('MT cross-entropy', 'mt/cross_entropy', 1, 3, True), ('MT ECE %', 'mt/ece', 100, 2, True),
             ('MT of the visited %', MT_VISITED, 100, 2, False))
+SETTLED = 10     # rounds after which S should not fall any more
 PROTOCOLS = paper_tables.PROTOCOLS | {'authors': 'best of as many rounds as the authors had'}
 LEGEND = ('Mean ± 95 % interval over seeds. A difference is VIRTUAL\'s minus that of the better baseline (in brackets: '
           'the one with the better mean of that measure), paired by seed, ± the 95 % interval of its mean; won or '
@@ -36,8 +38,15 @@ def record_of(job, root):
         whole['authors'] = summarise(folder.history(authors))['max']
     return {'figures': {protocol: {key: whole[protocol][key] for _, key, *_ in MEASURES if key in whole[protocol]}
                         for protocol in PROTOCOLS if protocol in whole},
+            'largest_fall': largest_fall(folder.history()),
             **{key: whole[key] for key in (
                 'rounds', 'seconds', 'never_selected', 'settings', 'caveat', 'git_commit', 'processor')}}
+
+
+def largest_fall(history):
+    """The most points of S that a round after the first ten has cost."""
+    scores = [100.0 * row[S] for row in history[SETTLED - 1:]]
+    return max((before - after for before, after in itertools.pairwise(scores)), default=0.0)
 
 
 def values_of(seeds, protocol, key, factor=1.0):
@@ -62,6 +71,15 @@ def of_case(case, records, protocol):
     if protocol in ('max', 'authors'):
         lines.append(['paper: VIRTUAL / better baseline', *_published(case), ''])
     return (f'`{case}`, {protocol.replace("_", " ")}', *(title for title, *_ in MEASURES), 'seeds'), lines
+
+
+def falls(records):
+    """Header and lines: the largest fall of S of every column on every case, over all seeds."""
+    cases = cases_of(records)
+    header = (f'largest fall of S in a round after round {SETTLED}, points', *(f'`{case}`' for case in cases))
+    return header, [[COLUMNS[column].label, *(
+        f'{max(record["largest_fall"] for record in records[case, column].values()):.1f}'
+        if records.get((case, column)) else '–' for case in cases)] for column in COLUMNS]
 
 
 def against(ours, others, protocol, measure):
@@ -118,7 +136,7 @@ def write(folder, jobs, source):
                              'chosen in studies/convergence.py, and give --run')
     parts = [of_case(case, records, protocol) for case in cases_of(records) for protocol in PROTOCOLS
              if any(protocol in record['figures'] for (of, _), seeds in records.items() if of == case
-                    for record in seeds.values())]
+                    for record in seeds.values())] + [falls(records)]
     text = text_tables.write(path.with_suffix(''), parts, notes_of(records, missing, source))
     strict_json.write(path, paper_tables.merged(records, jobs, kept))
     return text

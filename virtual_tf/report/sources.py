@@ -23,8 +23,9 @@ class Source:
     def command(self, studies, seeds=()):
         """What makes the runs of studies."""
         given = self.given | ({'seed': ','.join(map(str, seeds))} if seeds else {})
-        for flag, value, default in (('output_dir', self.root, OUTPUT_DIR), ('data_dir', self.data_dir, DATA_DIR)):
-            given = ({} if str(value) == default else {flag: value}) | given
+        # It stands in tables that are handed on, where nobody's own folder of data has a meaning.
+        given = ({} if self.data_dir == DATA_DIR else {'data_dir': 'DATA'}) | (
+            {} if str(self.root) == OUTPUT_DIR else {'output_dir': self.root}) | given
         return f'python -m scripts.sweep --study={",".join(studies)}' + ''.join(
             f' --{name}={value}' for name, value in given.items())
 
