@@ -73,7 +73,7 @@ CHOSEN = {
         'fedper': {'client_lr': 0.2, 'head_layers': 1},
         'fedrep': {'client_lr': 0.2, 'base_epochs': 4},
         'pfedme': {'client_lr': 0.2, 'envelope_lr': 0.02},
-        'pfedbayes': {'client_lr': 0.1, 'zeta': 1.0},
+        'pfedbayes': {'client_lr': 0.2, 'zeta': 1.0},
         'barycentre-kl': {'client_lr': 0.2, 'kl_weight': 0.01},
         'barycentre-w2': {'client_lr': 0.2, 'kl_weight': 0.01},
         'fedivon': {'client_lr': 0.2, 'kl_weight': 0.01}},
