@@ -7,6 +7,7 @@ from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import over_clients
 from virtual_tf.methods import guards, local_sgd
 from virtual_tf.methods.virtual import gaussian
+from virtual_tf.methods.virtual.carried import carrier
 from virtual_tf.methods.virtual.coordinates import COORDINATES
 from virtual_tf.methods.virtual.gaussian import normals
 from virtual_tf.methods.virtual.gaussian_steps import gaussian_step
@@ -28,7 +29,7 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
 
     With private=after the private state stays as it is, for train_private.
     """
-    coordinates, step_of = COORDINATES[settings.parameterisation], gaussian_step(settings)
+    coordinates, carried, step_of = COORDINATES[settings.parameterisation], carrier(settings), gaussian_step(settings)
     sizes = _sizes(cohort, start)
     weights = {'shared': settings.kl_weight / sizes, 'private': private_kl_weight(settings) / sizes}
     targets = {'shared': target, 'private': prior}
@@ -36,27 +37,30 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
     trained_with = Private({}, {}) if waiting else private
 
     def gradient(parameters, x, y, mask, step):
-        shared, own = (_decode(coordinates, parameters[group]) for group in ('shared', 'private'))
+        shared, own = (_decode(coordinates, carried, parameters[group]) for group in ('shared', 'private'))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch((shared, own, parameters['gates']))
+            beliefs = [{name: carried.normal(value, parameters[group][name]) for name, value in moments.items()}
+                       for group, moments in (('shared', shared), ('private', own))]
             loss, sums = expected_loss(
-                network, gated.Weights(normals(shared), normals(own), parameters['gates']),
+                network, gated.Weights(*beliefs, parameters['gates']),
                 'none' if waiting else settings.private, x, y, mask, random_streams.fold_in(cohort.keys, step))
         return dict(zip(('shared', 'private', 'gates'), tape.gradient(loss, (shared, own, parameters['gates'])))), sums
 
     def move(parameters, gradients, share, scale):
         moved = {group: {
-            name: step_of(value, gradients[group][name], targets[group][name], weights[group], share, scale)
+            name: carried.pack(step_of(carried.unpack(value), gradients[group][name], targets[group][name],
+                                       weights[group], share, scale))
             for name, value in parameters[group].items()} for group in ('shared', 'private')}
         return moved | {'gates': _move_gates(
             settings, parameters['gates'], gradients['gates'], share, scale, cohort)}
 
-    encoded = {group: {name: coordinates.encode(value) for name, value in beliefs.items()}
+    encoded = {group: {name: carried.pack(coordinates.encode(value)) for name, value in beliefs.items()}
                for group, beliefs in (('shared', start), ('private', trained_with.weights))}
     trained, fit = local_sgd.sgd(gradient, move, encoded | {'gates': trained_with.gates}, cohort,
                                  settings.max_gradient_norm)
-    found = Private(_decode(coordinates, trained['private']), trained['gates'])
-    return _decode(coordinates, trained['shared']), private if waiting else found, fit
+    found = Private(_decode(coordinates, carried, trained['private']), trained['gates'])
+    return _decode(coordinates, carried, trained['shared']), private if waiting else found, fit
 
 
 def train_private(network, settings, deployed, private, prior, cohort):
@@ -118,5 +122,5 @@ def _sizes(cohort, like):
     return tf.cast(cohort.size, tf.nest.flatten(like)[0].dtype)
 
 
-def _decode(coordinates, beliefs):
-    return {name: coordinates.decode(value) for name, value in beliefs.items()}
+def _decode(coordinates, carried, beliefs):
+    return {name: coordinates.decode(carried.unpack(value)) for name, value in beliefs.items()}

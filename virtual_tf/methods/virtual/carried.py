@@ -1,0 +1,56 @@
+"""How a compiled loop carries a Gaussian from step to step: as (μ, σ²), since σ² is what layers multiply by.
+
+A pass over the weights that squares σ takes an eighth of a step. Nothing else changes, to the bit: σ = √σ² is exact, as
+in binary floating point the rounded root of a rounded square is the number that was squared.
+"""
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from virtual_tf.methods.virtual.gaussian import Moments
+
+tfd = tfp.distributions
+
+
+class MeanVariance(NamedTuple):
+    mean: tf.Tensor
+    variance: tf.Tensor
+
+
+class CarriedNormal(tfd.Normal):
+    """N(μ, σ²) whose variance is at hand; its derivative is that of σ·σ."""
+
+    def __init__(self, moments, variance):
+        super().__init__(moments.mean, moments.scale)
+        self._carried = variance
+
+    def _variance(self):
+        return _square(self.scale, self._carried)
+
+
+class Carrier(NamedTuple):
+    """Maps for one weight."""
+    pack: Callable      # parameters of the coordinates → what the loop carries
+    unpack: Callable    # what the loop carries → parameters
+    normal: Callable    # Moments, what the loop carries → tfd.Normal
+
+
+BY_VARIANCE = Carrier(
+    pack=lambda moments: MeanVariance(moments.mean, tf.square(moments.scale)),
+    unpack=lambda carried: Moments(carried.mean, tf.sqrt(carried.variance)),
+    normal=lambda moments, carried: CarriedNormal(moments, carried.variance))
+AS_IT_IS = Carrier(
+    pack=lambda parameters: parameters, unpack=lambda carried: carried,
+    normal=lambda moments, carried: tfd.Normal(moments.mean, moments.scale))
+
+
+def carrier(settings):
+    """(μ, σ²) where (μ, σ) would be squared in a pass of its own: XLA fuses the root into the step, a graph does not."""
+    return BY_VARIANCE if settings.compile == 'xla' and settings.parameterisation == 'mean_scale' else AS_IT_IS
+
+
+@tf.custom_gradient
+def _square(scale, variance):
+    return variance, lambda upstream: (2.0 * scale * upstream, None)
