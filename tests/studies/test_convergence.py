@@ -47,7 +47,10 @@ def test_every_sweep_has_twelve_points_and_as_many_rounds(case, column):
 
 def test_a_sweep_has_seeds_that_no_table_has_and_stages_of_its_own():
     study = experiments.GRIDS['sweeps/convergence-vsn']
-    assert study.stages and not {*study.seeds} & {seed for case in CASES for seed in convergence.seeds_of(case)}
+    parts = [part for case in CASES for part in convergence.parts(case).values()]
+    assert study.stages and not {*study.seeds} & {seed for _, seeds in parts for seed in seeds}
+    every = [column for columns, _ in parts for column in columns]
+    assert sorted(every) == sorted([*COLUMNS] * len(CASES))
     group = grids.of_studies(['convergence/vsn'], {})[0]
     assert [*group.points[()]] == [*range(10)] and group.name == 'convergence/vsn/virtual'
 

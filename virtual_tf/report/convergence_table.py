@@ -27,7 +27,8 @@ LEGEND = ('Mean ± 95 % interval over seeds. A difference is VIRTUAL\'s minus th
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's, for the cases that have been swept."""
-    return paper_tables.jobs_by_case(STUDY, [case for case in CASES if case in convergence.CHOSEN], given, seeds)
+    return paper_tables.jobs_by_case([part for case in CASES if case in convergence.CHOSEN
+                                      for part in convergence.parts(case)], given, seeds)
 
 
 def record_of(job, root):

@@ -17,7 +17,7 @@ OTHERS = [name for name in INFERENCE_COLUMNS if name != OURS]
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's."""
-    return paper_tables.jobs_by_case(STUDY, INFERENCE_CASES, given, seeds)
+    return paper_tables.jobs_by_case([f'{STUDY}/{case}' for case in INFERENCE_CASES], given, seeds)
 
 
 def rows_of(records, protocol):

@@ -33,9 +33,9 @@ def jobs_of(table, given, seeds=None):
     return {key: found[key] for key in _in_order(found)}
 
 
-def jobs_by_case(study, cases, given, seeds=None):
-    """{(case, column): {seed: Job}} of a study with a part for each case, with these settings in place of its own."""
-    groups = grids.of_studies([f'{study}/{case}' for case in cases], given, seeds)
+def jobs_by_case(studies, given, seeds=None):
+    """{(case, column): {seed: Job}} of studies whose runs are STUDY/CASE/COLUMN, with these settings for their own."""
+    groups = grids.of_studies(studies, given, seeds)
     return {tuple(group.name.split('/')[1:]): group.points[()] for group in groups}
 
 

@@ -33,7 +33,7 @@ CAPTION = ('MT accuracy (mean of the last five rounds, 95 % interval over seeds;
 
 def jobs_of(given, seeds=None):
     """{(case, column): {seed: Job}} with these settings in place of the study's."""
-    return paper_tables.jobs_by_case(STUDY, rivals.CASES, given, seeds)
+    return paper_tables.jobs_by_case([f'{STUDY}/{case}' for case in rivals.CASES], given, seeds)
 
 
 def record_of(job, root):

@@ -18,7 +18,7 @@ class Case(NamedTuple):
     """A federation."""
     rounds: int
     rates: tuple       # client learning rates of the sweep
-    seeds: int         # how many: the shorter a run, the more
+    seeds: int         # how many: the shorter a run, the more; `EARLIER` have two where a run takes long
     paper: str         # row of the paper's Table 2
     given: dict        # data, network, and whatever else is not the default there
     authors: int = 0   # rounds of the authors' runs, where they are fewer
@@ -57,7 +57,7 @@ _SWEPT = {
     'authors': Column('VIRTUAL, authors\' choices', {'method': OURS, 'preset': 'authors'}, axes=_EARLIER, rate=5e7),
     'paper': Column('VIRTUAL, paper\'s text', {'method': OURS, 'preset': 'paper'}, axes=_EARLIER),
 }
-BASELINES = ('fedavg', 'fedprox')
+BASELINES, EARLIER = ('fedavg', 'fedprox'), ('authors', 'paper')
 # Ways to deploy a baseline; the share of a mixed one is VIRTUAL's γ, the epochs of a tuned one are VIRTUAL's.
 WAYS = {'': {}, '-mixed': {'mt_share': registry.find(OURS).settings['damping'].default},
         '-tuned': {'fine_tune': registry.find(OURS).settings['fine_tune'].default}}
@@ -65,12 +65,19 @@ COLUMNS = {
     OURS: _SWEPT[OURS],
     **{f'{name}{way}': Column(f'{_SWEPT[name].label}{way.replace("-", ", ")}', _SWEPT[name].given | given, name)
        for way, given in WAYS.items() for name in BASELINES},
-    **{name: _SWEPT[name] for name in ('authors', 'paper')},
+    **{name: _SWEPT[name] for name in EARLIER},
 }
 SWEEP_COLUMNS = tuple(_SWEPT)
 SWEEP_SEEDS, SWEEP_ROUNDS, STAGES = (100, 101), 60, '8:4,20:2'
 # What the sweeps have chosen, by case and column (scripts.sweep prints it so); the rest is default.
-CHOSEN = {}
+CHOSEN = {
+    'vsn': {
+        'virtual': {'client_lr': 0.1, 'kl_weight': 0.01, 'server_lr': 0.2},
+        'fedavg': {'client_lr': 0.1, 'server_lr': 0.49},
+        'fedprox': {'client_lr': 0.05, 'l2': 0.001, 'server_lr': 1.4},
+        'authors': {'client_lr': 5000000.0, 'kl_weight': 1e-06},
+        'paper': {'client_lr': 0.05, 'kl_weight': 1e-06}},
+}
 
 
 def converged(case, column):
@@ -79,8 +86,12 @@ def converged(case, column):
                       CHOSEN.get(case, {}).get(COLUMNS[column].of or column, {}))
 
 
-def seeds_of(case):
-    return tuple(range(CASES[case].seeds))
+def parts(case):
+    """{name of a study: (columns, seeds)} of a case: what is compared, and VIRTUAL as it was."""
+    of_case = CASES[case]
+    few = of_case.seeds if of_case.rounds <= SWEEP_ROUNDS else min(2, of_case.seeds)
+    return {f'{STUDY}/{case}': ([column for column in COLUMNS if column not in EARLIER], tuple(range(of_case.seeds))),
+            f'{STUDY}/{case}-earlier': (EARLIER, tuple(range(few)))}
 
 
 def sweep(case, column):

@@ -268,8 +268,8 @@ STUDIES = {
        for case in INFERENCE_CASES},
     'pruning': ([pruning(precision, percent) for precision in PRECISIONS for percent in PRUNING_PERCENTS], (0, 1, 2)),
     'kl': ([kl_study(value) for value in KL_WEIGHTS], (0, 1, 2)),
-    **{f'{convergence.STUDY}/{case}': ([convergence.converged(case, column) for column in convergence.COLUMNS],
-                                       convergence.seeds_of(case)) for case in convergence.CASES},
+    **{part: ([convergence.converged(case, column) for column in columns], seeds) for case in convergence.CASES
+       for part, (columns, seeds) in convergence.parts(case).items()},
     **{f'{rivals.STUDY}/{case}': ([rivals.rival(case, column) for column in rivals.COLUMNS], rivals.SEEDS)
        for case in rivals.CASES},
 }

@@ -48,7 +48,8 @@ AS_IT_IS = Carrier(
 
 def carrier(settings):
     """(μ, σ²) where (μ, σ) would be squared in a pass of its own: XLA fuses the root into the step, a graph does not."""
-    return BY_VARIANCE if settings.compile == 'xla' and settings.parameterisation == 'mean_scale' else AS_IT_IS
+    squared = settings.compile == 'xla' and settings.parameterisation == 'mean_scale'
+    return BY_VARIANCE if squared else AS_IT_IS
 
 
 @tf.custom_gradient
