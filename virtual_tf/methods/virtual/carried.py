@@ -47,7 +47,7 @@ AS_IT_IS = Carrier(
 
 
 def carrier(settings):
-    """(μ, σ²) where (μ, σ) would be squared in a pass of its own: XLA fuses the root into the step, a graph does not."""
+    """(μ, σ²) for (μ, σ) under XLA, which fuses the root into the step; in a graph it would be a pass as well."""
     squared = settings.compile == 'xla' and settings.parameterisation == 'mean_scale'
     return BY_VARIANCE if squared else AS_IT_IS
 
