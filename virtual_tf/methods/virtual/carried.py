@@ -22,12 +22,18 @@ class MeanVariance(NamedTuple):
 class CarriedNormal(tfd.Normal):
     """N(μ, σ²) whose variance is at hand; its derivative is that of σ·σ."""
 
-    def __init__(self, moments, variance):
-        super().__init__(moments.mean, moments.scale)
-        self._carried = variance
+    def __init__(self, loc, scale, squared_scale):
+        super().__init__(loc, scale)
+        # What copies and slices are made of.
+        self._parameters = self._no_dependency({'loc': loc, 'scale': scale, 'squared_scale': squared_scale})
+        self.squared_scale = squared_scale
+
+    @classmethod
+    def _parameter_properties(cls, dtype, num_classes=None):
+        return super()._parameter_properties(dtype) | {'squared_scale': tfp.util.ParameterProperties()}
 
     def _variance(self):
-        return _square(self.scale, self._carried)
+        return _square(self.scale, self.squared_scale)
 
 
 class Carrier(NamedTuple):
@@ -40,10 +46,10 @@ class Carrier(NamedTuple):
 BY_VARIANCE = Carrier(
     pack=lambda moments: MeanVariance(moments.mean, tf.square(moments.scale)),
     unpack=lambda carried: Moments(carried.mean, tf.sqrt(carried.variance)),
-    normal=lambda moments, carried: CarriedNormal(moments, carried.variance))
+    normal=lambda moments, carried: CarriedNormal(*moments, carried.variance))
 AS_IT_IS = Carrier(
     pack=lambda parameters: parameters, unpack=lambda carried: carried,
-    normal=lambda moments, carried: tfd.Normal(moments.mean, moments.scale))
+    normal=lambda moments, carried: tfd.Normal(*moments))
 
 
 def carrier(settings):
