@@ -109,6 +109,22 @@ CHOSEN = {
         'barycentre-kl': {'client_lr': 0.2, 'kl_weight': 0.01},
         'barycentre-w2': {'client_lr': 0.2, 'kl_weight': 0.01},
         'fedivon': {'client_lr': 0.2, 'kl_weight': 0.01}},
+    'mnist-dirichlet-5': {
+        'virtual': {'client_lr': 0.2, 'kl_weight': 0.01},
+        'pvi': {'client_lr': 0.1, 'damping': 0.16},
+        'fedavg': {'client_lr': 0.2, 'server_lr': 1.0},
+        'fedavg-tuned': {'client_lr': 0.2, 'server_lr': 1.0},
+        'fedprox': {'client_lr': 0.2, 'l2': 0.001},
+        'fedprox-tuned': {'client_lr': 0.2, 'l2': 0.001},
+        'local': {'client_lr': 0.3},
+        'ditto': {'client_lr': 0.2, 'personal_l2': 0.1},
+        'fedper': {'client_lr': 0.2, 'head_layers': 1},
+        'fedrep': {'client_lr': 0.2, 'base_epochs': 4},
+        'pfedme': {'client_lr': 0.1, 'envelope_lr': 0.02},
+        'pfedbayes': {'client_lr': 0.2, 'zeta': 1.0},
+        'barycentre-kl': {'client_lr': 0.2, 'kl_weight': 0.01},
+        'barycentre-w2': {'client_lr': 0.2, 'kl_weight': 0.01},
+        'fedivon': {'client_lr': 0.2, 'kl_weight': 0.01}},
 }
 
 

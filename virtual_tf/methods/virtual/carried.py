@@ -52,10 +52,14 @@ AS_IT_IS = Carrier(
     normal=lambda moments, carried: tfd.Normal(*moments))
 
 
-def carrier(settings):
-    """(μ, σ²) for (μ, σ) under XLA, which fuses the root into the step; in a graph it would be a pass as well."""
-    squared = settings.compile == 'xla' and settings.parameterisation == 'mean_scale'
-    return BY_VARIANCE if squared else AS_IT_IS
+def carriers(network, settings):
+    """{weight: Carrier}: by variance what would be squared in a pass of its own.
+
+    XLA fuses the root into the step, a graph does not; and layers that draw their weights need σ itself.
+    """
+    fused = settings.compile == 'xla' and settings.parameterisation == 'mean_scale'
+    return {f'{name}/{weight}': BY_VARIANCE if fused and layer.wants_variance else AS_IT_IS
+            for name, layer, shape in network.walk() for weight in layer.weight_shapes(shape)}
 
 
 @tf.custom_gradient

@@ -7,7 +7,7 @@ from virtual_tf.core import random_streams
 from virtual_tf.core.client_axis import over_clients
 from virtual_tf.methods import guards, local_sgd
 from virtual_tf.methods.virtual import gaussian
-from virtual_tf.methods.virtual.carried import carrier
+from virtual_tf.methods.virtual.carried import carriers
 from virtual_tf.methods.virtual.coordinates import COORDINATES
 from virtual_tf.methods.virtual.gaussian import normals
 from virtual_tf.methods.virtual.gaussian_steps import gaussian_step
@@ -29,7 +29,8 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
 
     With private=after the private state stays as it is, for train_private.
     """
-    coordinates, carried, step_of = COORDINATES[settings.parameterisation], carrier(settings), gaussian_step(settings)
+    coordinates, carried = COORDINATES[settings.parameterisation], carriers(network, settings)
+    step_of = gaussian_step(settings)
     sizes = _sizes(cohort, start)
     weights = {'shared': settings.kl_weight / sizes, 'private': private_kl_weight(settings) / sizes}
     targets = {'shared': target, 'private': prior}
@@ -40,7 +41,7 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
         shared, own = (_decode(coordinates, carried, parameters[group]) for group in ('shared', 'private'))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch((shared, own, parameters['gates']))
-            beliefs = [{name: carried.normal(value, parameters[group][name]) for name, value in moments.items()}
+            beliefs = [{name: carried[name].normal(value, parameters[group][name]) for name, value in moments.items()}
                        for group, moments in (('shared', shared), ('private', own))]
             loss, sums = expected_loss(
                 network, gated.Weights(*beliefs, parameters['gates']),
@@ -49,13 +50,13 @@ def minimise_free_energy(network, settings, start, private, target, prior, cohor
 
     def move(parameters, gradients, share, scale):
         moved = {group: {
-            name: carried.pack(step_of(carried.unpack(value), gradients[group][name], targets[group][name],
-                                       weights[group], share, scale))
+            name: carried[name].pack(step_of(carried[name].unpack(value), gradients[group][name],
+                                             targets[group][name], weights[group], share, scale))
             for name, value in parameters[group].items()} for group in ('shared', 'private')}
         return moved | {'gates': _move_gates(
             settings, parameters['gates'], gradients['gates'], share, scale, cohort)}
 
-    encoded = {group: {name: carried.pack(coordinates.encode(value)) for name, value in beliefs.items()}
+    encoded = {group: {name: carried[name].pack(coordinates.encode(value)) for name, value in beliefs.items()}
                for group, beliefs in (('shared', start), ('private', trained_with.weights))}
     trained, fit = local_sgd.sgd(gradient, move, encoded | {'gates': trained_with.gates}, cohort,
                                  settings.max_gradient_norm)
@@ -123,4 +124,4 @@ def _sizes(cohort, like):
 
 
 def _decode(coordinates, carried, beliefs):
-    return {name: coordinates.decode(carried.unpack(value)) for name, value in beliefs.items()}
+    return {name: coordinates.decode(carried[name].unpack(value)) for name, value in beliefs.items()}

@@ -19,6 +19,11 @@ class Layer:
     # Acts on what `linear` gives, after the lateral connection has been added.
     activation: Callable = dataclasses.field(default=tf.identity, kw_only=True)
 
+    @property
+    def wants_variance(self):
+        """Whether `linear` multiplies by the variances of Gaussian weights, rather than draw the weights."""
+        return False
+
     def weight_shapes(self, input_shape):
         """{name: shape}, empty for a layer without weights."""
         return {}

@@ -32,6 +32,10 @@ class Dense(Layer):
     use_bias: bool = False
     estimator: str = 'local'
 
+    @property
+    def wants_variance(self):
+        return self.estimator == 'local'
+
     def weight_shapes(self, input_shape):
         shapes = {'kernel': (input_shape[-1], self.units)}
         return shapes | {'bias': (self.units,)} if self.use_bias else shapes
