@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from toys import make_dataset, make_settings, make_simulation
+from toys import make_dataset, make_network, make_settings, make_simulation
 
 from virtual_tf.methods.virtual import carried, local_inference
 from virtual_tf.methods.virtual.gaussian import Moments
@@ -43,7 +43,8 @@ def test_training_comes_to_the_same_bits(monkeypatch, changes):
     """Also of clients that stand still: their sizes differ."""
     settings, found = make_settings(compile='xla', rounds=1, **changes), []
     for carrier in (carried.AS_IT_IS, carried.BY_VARIANCE):
-        monkeypatch.setattr(local_inference, 'carrier', lambda settings, carrier=carrier: carrier)
+        monkeypatch.setattr(local_inference, 'carriers', lambda network, settings, carrier=carrier: {
+            name: carrier for name in network.shapes()})
         simulation = make_simulation(settings, make_dataset())
         state, ids = simulation.start(), np.arange(settings.clients_per_round)
         states, deltas, _, _ = simulation.train(state.server, state.clients.read(ids), ids, 1)
@@ -52,7 +53,10 @@ def test_training_comes_to_the_same_bits(monkeypatch, changes):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_graph_and_other_coordinates_carry_what_they_are():
-    assert carried.carrier(make_settings(compile='xla')) is carried.BY_VARIANCE
-    assert carried.carrier(make_settings(compile='graph')) is carried.AS_IT_IS
-    assert carried.carrier(make_settings(compile='xla', preset='authors')) is carried.AS_IT_IS
+@pytest.mark.parametrize('changes, by_variance', [
+    ({}, True), ({'compile': 'graph'}, False), ({'preset': 'authors'}, False), ({'estimator': 'sample'}, False)])
+def test_only_what_xla_would_square_is_carried_by_variance(changes, by_variance):
+    settings = make_settings(**({'compile': 'xla'} | changes))
+    network = make_network(estimator=settings.estimator)
+    found = carried.carriers(network, settings)
+    assert found == dict.fromkeys(network.shapes(), carried.BY_VARIANCE if by_variance else carried.AS_IT_IS)
