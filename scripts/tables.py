@@ -20,7 +20,7 @@ import pathlib
 from absl import flags
 
 from virtual_tf.core import safe_files, strict_json
-from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
 from virtual_tf.report import (
@@ -109,7 +109,13 @@ def write_table(table, values, folder):
             """What has ended, as a machine may be gone before the last run is; too little for a table is no error."""
             with contextlib.suppress(VirtualTfError):
                 _write(table, folder, jobs, source)
-        sweep.play(missing_jobs(table, jobs, folder, root), values, root, on_ended=keep)
+        try:
+            # What foreign data say of a run takes longer than a look should.
+            sweep.play(missing_jobs(table, jobs, folder, root), values, root,
+                       on_ended=keep if table != uncertainty_table.STUDY else lambda: None)
+        except RunError:
+            keep()
+            raise
     return _write(table, folder, jobs, source)
 
 
@@ -150,12 +156,19 @@ def main(_):
     run.load_plugins(values)
     folder = pathlib.Path(values.results_dir).expanduser()
     safe_files.check_writable(folder, 'results_dir')
+    errors = []
     for table in in_order_of_cost(values, folder) if values.all else filter(None, [values.table]):
-        text = write_table(table, values, folder)
+        try:
+            text = write_table(table, values, folder)
+        except RunError as error:     # of one table, which the others do not wait for
+            errors.append(f'{name_of(table)}: {error}')
+            continue
         print(f'{text}\nwritten: {folder / name_of(table)}.md and .tex', flush=True)
     if values.docs or values.all:
         write_docs(folder)
         print(f'written: {DOCS / "results.md"} and the digest in {README}')
+    if errors:
+        raise RunError('; '.join(errors))
 
 
 if __name__ == '__main__':

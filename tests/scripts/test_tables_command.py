@@ -9,7 +9,7 @@ import stored_runs
 
 from scripts import tables
 from virtual_tf.core import strict_json
-from virtual_tf.core.errors import VirtualTfError
+from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.report import precision_table, results_page
 from virtual_tf.runs.summary import MT, S
 from virtual_tf.simulator import rounds
@@ -63,6 +63,30 @@ def test_too_little_for_a_table_does_not_stop_what_is_played(table, tmp_path, mo
     with pytest.raises(VirtualTfError):     # at the end it is told
         tables.write_table(table, types.SimpleNamespace(run=True, data_dir='DATA', output_dir=str(tmp_path)), tmp_path)
     assert ended == [True]
+
+
+def test_of_runs_that_fail_the_others_are_kept_and_further_tables_are_made(tmp_path, monkeypatch):
+    written = []
+
+    def fail(jobs, values, root, on_ended):
+        raise RunError('1 of 2 runs failed')
+    monkeypatch.setattr(tables.run, 'given_settings', lambda values: {})
+    monkeypatch.setattr(tables.sweep, 'seeds_of', lambda values: None)
+    monkeypatch.setattr(tables.sweep, 'play', fail)
+    monkeypatch.setattr(tables, '_write', lambda table, *_: written.append(table))
+    values = types.SimpleNamespace(run=True, data_dir='DATA', output_dir=str(tmp_path))
+    with pytest.raises(RunError):
+        tables.write_table('2', values, tmp_path)
+    assert written == ['2']
+    monkeypatch.setattr(tables, 'in_order_of_cost', lambda *_: ['2', '3'])
+    monkeypatch.setattr(tables, 'write_docs', lambda _: written.append('docs'))
+    monkeypatch.setattr(tables, 'check_flags', lambda _: None)
+    monkeypatch.setattr(tables.run, 'load_plugins', lambda _: None)
+    monkeypatch.setattr(tables.flags, 'FLAGS', types.SimpleNamespace(
+        all=True, docs=False, results_dir=str(tmp_path), **vars(values)))
+    with pytest.raises(RunError, match='table2: 1 of 2 runs failed; table3: 1 of 2'):
+        tables.main([])
+    assert written == ['2', '2', '3', 'docs']
 
 
 def test_only_what_is_missing_is_made(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import stored_runs
 
 from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.methods import registry
-from virtual_tf.runs.summary import MT, S
+from virtual_tf.runs.summary import MT, MT_VISITED, S
 from virtual_tf.studies import experiments, grids
 from virtual_tf.studies.grids import Group
 from virtual_tf.studies.workers import Job
@@ -22,6 +22,15 @@ def test_axes_of_a_grid():
             grids.parse_grid([text], lists=['seed'])
     with pytest.raises(VirtualTfError, match='client_lr twice'):
         grids.parse_grid(['client_lr=0.1', 'client_lr=0.2'])
+
+
+@pytest.mark.parametrize('visited, expected', [(0.8, 80.0), (math.nan, 60.0), (None, 60.0)])
+def test_mt_is_scored_over_the_clients_that_have_trained_if_every_round_has_it(tmp_path, visited, expected):
+    settings = registry.make_settings({'method': 'fedavg'})
+    row = {f'val_{S}': 0.5, f'val_{MT}': 0.6, f'val_{MT_VISITED}': 0.8}
+    last = {key: value for key, value in (row | {f'val_{MT_VISITED}': visited}).items() if value is not None}
+    stored_runs.write(tmp_path / 'a', settings, [row] * 5 + [last])
+    assert grids.parts(Job('a', settings), tmp_path, 'val') == pytest.approx({'S': 50.0, 'MT': expected})
 
 
 def test_a_method_s_grid_goes_without_an_axis_that_it_has_not():

@@ -105,6 +105,15 @@ def test_an_axis_that_ends_where_its_setting_does_stays_at_its_edge(tmp_path):
     assert left == groups and edges == {'virtual': ['damping']}
 
 
+def test_an_axis_along_which_other_settings_change_is_not_widened(tmp_path):
+    # The paper's γ is 1 − η_s: nobody here knows that a point beyond has another γ as well.
+    groups, _ = grids.of_variants([{'method': 'virtual'}], {'server_lr': (0.2, 0.4)},
+                                  {'preset': 'paper', 'rounds': 6, 'validation_fraction': 0.2}, (0,))
+    ((point, jobs), _) = groups[0].points.items()
+    assert jobs[0].settings.damping == 0.8
+    assert grids.beyond(groups[0], {0.2, 0.4}, point, 'server_lr') == {}
+
+
 def test_of_points_within_a_standard_error_the_smallest_rate_is_chosen():
     def point(rate):
         return (('client_lr', rate),)

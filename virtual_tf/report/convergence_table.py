@@ -14,8 +14,10 @@ STUDY = convergence.STUDY
 # Columns: (heading, figure of a record, factor, digits, whether less is better)
 MEASURES = (('S accuracy %', S, 100, 2, False), ('S cross-entropy', 'server/cross_entropy', 1, 3, True),
             ('S ECE %', 'server/ece', 100, 2, True), ('MT accuracy %', MT, 100, 2, False),
-            ('MT cross-entropy', 'mt/cross_entropy', 1, 3, True), ('MT ECE %', 'mt/ece', 100, 2, True),
-            ('MT of the visited %', MT_VISITED, 100, 2, False))
+            ('MT cross-entropy', 'mt/cross_entropy', 1, 3, True), ('MT ECE %', 'mt/ece', 100, 2, True))
+# Not as a best round: early ones have few clients that have trained.
+VISITED = ('MT of the visited %', MT_VISITED, 100, 2, False)
+BEST_ROUNDS = ('max', 'authors')
 SETTLED = 10     # rounds after which S should not fall any more
 PROTOCOLS = paper_tables.PROTOCOLS | {'authors': 'best of as many rounds as the authors had'}
 LEGEND = ('Mean ± 95 % interval over seeds. A difference is VIRTUAL\'s minus that of the better baseline (in brackets: '
@@ -37,16 +39,22 @@ def record_of(job, root):
     authors = CASES[job.name.split('/')[1]].authors
     if 0 < authors < job.settings.rounds:     # the first rounds of a longer run are those of a shorter one
         whole['authors'] = summarise(folder.history(authors))['max']
-    return {'figures': {protocol: {key: whole[protocol][key] for _, key, *_ in MEASURES if key in whole[protocol]}
+    return {'figures': {protocol: {key: whole[protocol][key] for _, key, *_ in measures(protocol)
+                                   if key in whole[protocol]}
                         for protocol in PROTOCOLS if protocol in whole},
             'largest_fall': largest_fall(folder.history()),
             **{key: whole[key] for key in (
                 'rounds', 'seconds', 'never_selected', 'settings', 'caveat', 'git_commit', 'processor')}}
 
 
+def measures(protocol):
+    """Those that a protocol has."""
+    return MEASURES if protocol in BEST_ROUNDS else (*MEASURES, VISITED)
+
+
 def largest_fall(history):
     """The most points of S that a round after the first ten has cost."""
-    scores = [100.0 * row[S] for row in history[SETTLED - 1:]]
+    scores = [100.0 * row[S] for row in history[SETTLED - 1:] if row[S] is not None]     # nor finite
     return max((before - after for before, after in itertools.pairwise(scores)), default=0.0)
 
 
@@ -61,17 +69,17 @@ def of_case(case, records, protocol):
     """Header and lines: every column, then VIRTUAL against the better baseline, deployed in each of the ways."""
     found = {column: records[case, column] for column in COLUMNS if records.get((case, column))}
     lines = [[COLUMNS[column].label, *(text_tables.cell([*values_of(seeds, protocol, key, factor).values()], digits)
-                                       for _, key, factor, digits, _ in MEASURES), str(len(seeds))]
+                                       for _, key, factor, digits, _ in measures(protocol)), str(len(seeds))]
              for column, seeds in found.items()]
     for ours in [column for column in (OURS, 'authors', 'paper') if column in found]:
         for way in WAYS if ours == OURS else ('',):
             others = {name: found[f'{name}{way}'] for name in BASELINES if f'{name}{way}' in found}
             if others:
                 lines.append([f'{COLUMNS[ours].label} − better baseline{way.replace("-", ", ")}', *(
-                    against(found[ours], others, protocol, measure) for measure in MEASURES), ''])
-    if protocol in ('max', 'authors'):
+                    against(found[ours], others, protocol, measure) for measure in measures(protocol)), ''])
+    if protocol in BEST_ROUNDS:
         lines.append(['paper: VIRTUAL / better baseline', *_published(case), ''])
-    return (f'`{case}`, {protocol.replace("_", " ")}', *(title for title, *_ in MEASURES), 'seeds'), lines
+    return (f'`{case}`, {protocol.replace("_", " ")}', *(title for title, *_ in measures(protocol)), 'seeds'), lines
 
 
 def falls(records):

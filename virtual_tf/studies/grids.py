@@ -196,8 +196,11 @@ def _spread(jobs, root, select):
 def beyond(group, seen, best, axis):
     """The point beyond a Group's best one, which lies at the edge of an axis: {point: {seed: Job}}, {} at a limit.
 
-    seen: all values of the axis so far. The new one is to the edge as the edge is to its neighbour.
+    seen: all values of the axis so far. The new one is to the edge as the edge is to its neighbour. An axis along which
+    other settings change too is not widened, as nobody here knows how they go on.
     """
+    if _others_follow(group, best, axis):
+        return {}
     seen, edge = sorted(seen), dict(best)[axis]
     neighbour, further = (seen[1], 0.5) if edge == seen[0] else (seen[-2], 2.0)
     setting, wanted = group.jobs()[0].settings.declared[axis], edge * (edge / neighbour if neighbour else further)
@@ -211,6 +214,14 @@ def beyond(group, seen, best, axis):
     except VirtualTfError:     # beyond what the setting or its method takes
         return {}
     return {} if value in seen else {point: jobs}
+
+
+def _others_follow(group, best, axis):
+    """Whether points that differ from the best in this axis alone differ in further settings."""
+    reference = next(iter(group.points[best].values())).settings
+    along = [next(iter(jobs.values())).settings for point, jobs in group.points.items()
+             if {name for name, value in point if value != dict(best)[name]} == {axis}]
+    return any(settings != reference.replace(**{axis: getattr(settings, axis)}) for settings in along)
 
 
 def _way_out(setting, value):
