@@ -65,6 +65,18 @@ def test_the_digest_has_a_row_a_data_set_and_says_what_is_not_the_papers(tmp_pat
     assert '95 % interval' in text and 'paired' in text and 'max' in text
 
 
+def test_what_was_played_to_convergence_has_its_row_there_alone(tmp_path):
+    columns = ('virtual', 'fedavg', 'fedprox')
+    write(tmp_path, 'table2.json', {
+        f'{case}/{column}': seeds((0.7, 0.7)) for case in ('vsn', 'mnist') for column in columns})
+    write(tmp_path, 'convergence.json', {f'{case}/{column}': {
+        seed: {'figures': {'max': values['max']}, 'caveat': ''} for seed, values in seeds((0.9, 0.9)).items()}
+        for case in ('vsn', 'femnist') for column in columns})
+    settled, short = results_page.digest(tmp_path).split('With the defaults of version 0.2')
+    assert '| `vsn` | 90.00 |' in settled and '| `femnist` | 90.00 |' in settled and '`mnist`' not in settled
+    assert '| `mnist` | 70.00 |' in short and '| `vsn`' not in short and 'own mean taken' in settled
+
+
 def test_the_digest_takes_its_place_in_the_readme():
     start, end = results_page.START, results_page.END
     assert results_page.with_digest(f'a\n{start}\nold\n{end}\nb\n', 'new\n') == f'a\n{start}\nnew\n{end}\nb\n'

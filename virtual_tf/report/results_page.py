@@ -11,7 +11,7 @@ from virtual_tf.core import strict_json
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.report import text_tables
 from virtual_tf.runs.summary import MT, S
-from virtual_tf.studies import experiments, paper
+from virtual_tf.studies import convergence, experiments, paper
 from virtual_tf.studies.experiments import BASELINES, OURS
 
 START, END = '<!-- digest: made by virtual-tf tables --docs -->', '<!-- end of digest -->'
@@ -38,14 +38,14 @@ def verdict(differences):
     return 'won' if mean - half > 0 else 'lost' if mean + half < 0 else 'tied'
 
 
-def comparison(summaries, published, column=OURS, protocol='max'):
+def comparison(summaries, published, column=OURS, protocol='max', cases=experiments.CASES):
     """Rows of HEADER, a case each: this column against the baseline that is better over the seeds they all have.
 
     summaries: {'case/column': {seed: record}} as results/table2.json; published: the paper's table, or {}. The better
     baseline is chosen for S and for MT apart. What lacks a common seed has no row.
     """
     rows = []
-    for case, details in experiments.CASES.items():
+    for case, details in cases.items():
         found = {name: summaries.get(f'{case}/{name}', {}) for name in (column, *BASELINES)}
         seeds = sorted(set.intersection(*map(set, found.values())), key=int)
         if seeds:
@@ -68,10 +68,10 @@ def _cells(values, published):
             ('' if gain < 0 else '+') + text_tables.cell(differences), verdict(differences))
 
 
-def caveats(summaries):
+def caveats(summaries, cases=experiments.CASES):
     """A line for each case whose data is not the paper's."""
     lines = []
-    for case, details in experiments.CASES.items():
+    for case, details in cases.items():
         records = [record for name, seeds in summaries.items() if name.split('/')[0] == case
                    for record in seeds.values()]
         texts = dict.fromkeys([details.note, *(record.get('caveat', '') for record in records)]) if records else ()
@@ -81,8 +81,23 @@ def caveats(summaries):
 
 
 def digest(results):
-    """VIRTUAL against the better baseline on every data set of Table 2, as Markdown."""
-    return _compared(results / 'table2.json', paper.TABLE_2) + '\n' + caveats(strict_json.read(results / 'table2.json'))
+    """VIRTUAL against the better baseline on every data set of Table 2: at convergence, and else as far as it went."""
+    settled, short = at_convergence(results), strict_json.read(results / 'table2.json')
+    done = {name.split('/')[0] for name in settled}
+    rows = comparison(settled, paper.TABLE_2, cases=convergence.CASES)
+    left = {case: details for case, details in experiments.CASES.items() if case not in done}
+    return ''.join((
+        textwrap.fill(LEGEND.format(protocol=BEST_ROUND), 118), '\n\n',
+        *((text_tables.markdown(HEADER, rows), '\n', caveats(settled, convergence.CASES),
+           '\nWith the defaults of version 0.2 and fewer rounds:\n\n') if rows else ()),
+        text_tables.markdown(HEADER, comparison(short, paper.TABLE_2, cases=left)), '\n', caveats(short, left)))
+
+
+def at_convergence(results):
+    """{'case/column': {seed: record}} of the table at convergence, as results/table2.json has them; {} without one."""
+    path = results / 'convergence.json'
+    found = strict_json.read(path) if path.exists() else {}
+    return {name: {seed: record | record['figures'] for seed, record in seeds.items()} for name, seeds in found.items()}
 
 
 def _compared(path, published, column=OURS, protocol='max', meaning=BEST_ROUND):
@@ -202,7 +217,8 @@ its figures. S is the server's model on all test data, MT each client's own mode
 a mean over seeds (Student's t). C clients a round, E epochs a visit, B examples a step.
 """
 SECTIONS = (
-    Section('In short', 'python -m scripts.tables --table=2 --run --data_dir=DATA', digest),
+    Section('In short', 'python -m scripts.tables --table=convergence --run --data_dir=DATA\n'
+            'python -m scripts.tables --table=2 --run --data_dir=DATA', digest),
     Section('The data', 'python -m scripts.tables --table=1 --data_dir=DATA', _included('table1.md')),
     Section('Table 2: accuracy', 'python -m scripts.tables --table=2 --run --data_dir=DATA', accuracies),
     Section('Table 2 at convergence', 'python -m scripts.sweep --study=sweeps/convergence-CASE --data_dir=DATA\n'
