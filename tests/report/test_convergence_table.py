@@ -60,12 +60,6 @@ def test_runs_become_a_table_and_their_record_stands_for_them_when_they_are_gone
     assert again == text and 'not swept yet' in text
 
 
-def test_what_the_first_ten_rounds_cost_is_no_fall():
-    scores = [0.9, 0.1, *[0.5] * 8, 0.6, 0.55, 0.56]
-    assert abs(convergence_table.largest_fall([{S: score} for score in scores]) - 5.0) < 1e-9
-    assert convergence_table.largest_fall([{S: score} for score in scores[:10]]) == 0.0
-
-
 def test_a_case_that_nobody_has_swept_is_not_played(monkeypatch):
     monkeypatch.setattr(convergence, 'CHOSEN', {'har': {}})
     assert {case for case, _ in convergence_table.jobs_of({}, [0])} == {'har'}

@@ -145,18 +145,18 @@ def points_of(name, values, **given):
     return {((name, value),): {0: Job(str(value), registry.make_settings(given | {name: value}))} for value in values}
 
 
-def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch):
+def test_a_group_s_report_names_the_best_and_the_edge(monkeypatch, tmp_path):
     points = points_of('client_lr', (0.1, 0.2, 0.4))
     monkeypatch.setattr(grids, 'parts', lambda job, *_: {'MT': {'0.1': 3.0, '0.2': 2.0, '0.4': 1.0}[job.name]})
-    text, record = grids.report(Group('g', points), None, 'val')
+    text, record = grids.report(Group('g', points), tmp_path, 'val')
     assert record['best'] == {'client_lr': 0.1} and record['edges'] == ['client_lr']
     assert text.splitlines()[1].split() == ['3.00', 'client_lr=0.1', '<-', 'best']
     assert 'edge of the grid; widen it' in text
 
 
-def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch):
+def test_an_edge_that_cannot_be_widened_is_told_apart(monkeypatch, tmp_path):
     monkeypatch.setattr(grids, 'parts', lambda job, *_: {'MT': float(job.name)})
-    text, _ = grids.report(Group('g', points_of('damping', (0.5, 1.0))), None, 'val')
+    text, _ = grids.report(Group('g', points_of('damping', (0.5, 1.0))), tmp_path, 'val')
     assert '1 is the end of what it may be' in text and 'widen' not in text
 
 
@@ -167,6 +167,14 @@ def test_what_a_study_s_grids_have_chosen_by_column():
     others = {'sweeps/vsn/fedavg': {'best': {'client_lr': 0.5}}}
     assert grids.chosen(records | others, 'sweeps/har') == {
         'fedavg': {'client_lr': 0.1, 'server_lr': 2.0}, 'ditto': {'client_lr': 0.1}}
+
+
+def test_the_worst_fall_is_that_of_the_worst_seed_that_was_played(tmp_path):
+    jobs = {seed: played(tmp_path, str(seed), [{S: 0.9, MT: 0.9}] * 10 + [{S: after, MT: 0.9}], seed=seed)
+            for seed, after in ((0, 0.8), (1, 0.85))}
+    settings = jobs[0].settings
+    assert grids.worst_fall(jobs | {2: Job('2', settings)}, tmp_path) == pytest.approx(10.0)
+    assert grids.worst_fall({2: Job('2', settings)}, tmp_path) is None
 
 
 def test_scores_are_means_over_seeds(tmp_path):

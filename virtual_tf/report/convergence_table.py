@@ -1,12 +1,11 @@
 """The paper's Table 2 at convergence, decided: VIRTUAL against the better baseline in every measure, paired by seed."""
-import itertools
 import math
 
 from virtual_tf.core import strict_json
 from virtual_tf.core.errors import VirtualTfError
 from virtual_tf.report import paper_tables, text_tables
 from virtual_tf.report.inference_table import difference
-from virtual_tf.runs.summary import MT, MT_VISITED, S, summarise
+from virtual_tf.runs.summary import MT, MT_VISITED, SETTLED, S, largest_fall, summarise
 from virtual_tf.studies import convergence, paper
 from virtual_tf.studies.convergence import BASELINES, CASES, COLUMNS, OURS, WAYS
 
@@ -18,7 +17,6 @@ MEASURES = (('S accuracy %', S, 100, 2, False), ('S cross-entropy', 'server/cros
 # Not as a best round: early ones have few clients that have trained.
 VISITED = ('MT of the visited %', MT_VISITED, 100, 2, False)
 BEST_ROUNDS = ('max', 'authors')
-SETTLED = 10     # rounds after which S should not fall any more
 PROTOCOLS = paper_tables.PROTOCOLS | {'authors': 'best of as many rounds as the authors had'}
 LEGEND = ('Mean ± 95 % interval over seeds. A difference is VIRTUAL\'s minus that of the better baseline (in brackets: '
           'the one with the better mean of that measure), paired by seed, ± the 95 % interval of its mean; won or '
@@ -50,12 +48,6 @@ def record_of(job, root):
 def measures(protocol):
     """Those that a protocol has."""
     return MEASURES if protocol in BEST_ROUNDS else (*MEASURES, VISITED)
-
-
-def largest_fall(history):
-    """The most points of S that a round after the first ten has cost."""
-    scores = [100.0 * row[S] for row in history[SETTLED - 1:] if row[S] is not None]     # nor finite
-    return max((before - after for before, after in itertools.pairwise(scores)), default=0.0)
 
 
 def values_of(seeds, protocol, key, factor=1.0):

@@ -6,6 +6,7 @@ from virtual_tf.simulator.evaluation import MODELS
 
 S, MT = 'server/accuracy', 'mt/accuracy'
 MT_VISITED = 'mt_visited/accuracy'     # over the clients that have trained alone
+SETTLED = 10     # rounds after which S should not fall any more
 
 
 def summarise(history, last=5):
@@ -32,3 +33,9 @@ def summarise(history, last=5):
         summary['val'] = {key: best('val_' + key)[key] for key in keys}
         summary['val_round'] = {key: best('val_' + key)['round'] for key in keys}
     return summary
+
+
+def largest_fall(history):
+    """The most points of S that a round after the first ten has cost."""
+    scores = np.array([row.get(S, np.nan) for row in history[SETTLED - 1:]], float)     # JSON's null becomes NaN
+    return float(max([0.0, *-100.0 * np.diff(scores[np.isfinite(scores)])]))

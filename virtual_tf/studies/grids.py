@@ -8,7 +8,7 @@ from virtual_tf.core.errors import RunError, VirtualTfError
 from virtual_tf.core.settings import COMMON
 from virtual_tf.methods import registry
 from virtual_tf.runs import driver, provenance
-from virtual_tf.runs.summary import MT, MT_VISITED, S
+from virtual_tf.runs.summary import MT, MT_VISITED, S, largest_fall
 from virtual_tf.studies import experiment, experiments
 from virtual_tf.studies.workers import Job
 
@@ -187,10 +187,17 @@ def report(group, root, select, edges=None):
 
 
 def _spread(jobs, root, select):
-    """What a point's score is made of: means of S and MT, and the standard error of the score over seeds."""
+    """What a point's score is made of: means of S and MT, its standard error over seeds; and what a round cost S."""
     found = [parts(job, root, select) for job in jobs.values()]
     return {name: float(np.mean([each[name] for each in found])) for name in found[0]} | {
-        'standard_error': standard_error([np.mean([*each.values()]) for each in found])}
+        'standard_error': standard_error([np.mean([*each.values()]) for each in found]),
+        'largest_fall': worst_fall(jobs, root)}
+
+
+def worst_fall(jobs, root):
+    """The most points of S that a round after the first ten has cost any of {seed: Job}; None if none got there."""
+    folders = [job.folder(root) for job in jobs.values()]
+    return max((largest_fall(folder.history()) for folder in folders if folder.has_summary()), default=None)
 
 
 def beyond(group, seen, best, axis):

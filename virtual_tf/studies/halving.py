@@ -57,7 +57,8 @@ def play(groups, stages, root, play_jobs):
             left.append(group._replace(points={point: group.points[point] for point in group.points
                                                if point in ranked[:stage.keep]}))
             records[group.name].append({'rounds': stage.rounds, 'points': [
-                {'settings': dict(point), 'scores': scores[point], 'goes_on': point in left[-1].points}
+                {'settings': dict(point), 'scores': scores[point], 'goes_on': point in left[-1].points,
+                 'largest_fall': grids.worst_fall(group.points[point], root)}
                 for point in ranked]})
         groups = left
     play_jobs([job for group in groups for job in group.jobs()])
