@@ -117,8 +117,7 @@ def write(folder, jobs, source):
                             for record in seeds.values()),
              *dict.fromkeys(f'- `{case}`: {record["caveat"]}' for (case, _), seeds in records.items()
                             for record in seeds.values() if record['caveat']),
-             *(f'- missing: {"/".join((STUDY, *key))} (seeds {", ".join(map(str, seeds))}): '
-               f'`{source.command(["/".join((STUDY, *key))], seeds)}`' for key, seeds in missing.items())]
+             *paper_tables.lacking_of(STUDY, missing, source)]
     text = text_tables.write(path.with_suffix(''), parts, notes)
     strict_json.write(path, paper_tables.merged(records, jobs, kept))
     return text
