@@ -153,9 +153,8 @@ INFERENCE_CHOSEN = {
             'virtual': {'client_lr': 0.05}},
     'vsn': {'fedavg': {'client_lr': 0.02}, 'fedprox': {'client_lr': 0.02, 'l2': 1e-3}, 'virtual': {'client_lr': 0.05}},
 }
-# Pruned deltas under both updates of the precision, each with its own β, prior and initial deviation, on femnist.
-PRECISIONS = {'natural': {},
-              'sgd': {'precision_update': 'sgd', 'kl_weight': 1e-5, 'prior_scale': 1.0, 'init_scale': 0.02}}
+# Pruned deltas under both updates of the precision, each at its own β, on femnist.
+PRECISIONS = {'natural': {}, 'sgd': {'precision_update': 'sgd', 'kl_weight': 1e-5}}
 PRUNING_PERCENTS, PRUNING_ROUNDS = (0, 75, 90), 60
 KL_WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -194,9 +193,10 @@ def inference(case, column):
 
 
 def pruning(precision, percent):
-    """VIRTUAL, its deltas pruned by SNR."""
+    """VIRTUAL without private weights, its deltas pruned by SNR."""
     return experiment(f'pruning/{precision}/{percent}', {
-        'dataset': 'femnist', 'rounds': PRUNING_ROUNDS, 'method': OURS, 'prune': percent}, PRECISIONS[precision])
+        'dataset': 'femnist', 'standardize': 'none', 'rounds': PRUNING_ROUNDS, 'method': OURS, 'prune': percent},
+        INFERENCE_CHOSEN['femnist-published'][OURS], {'private': 'none'}, PRECISIONS[precision])
 
 
 def kl_study(kl_weight):
