@@ -81,23 +81,29 @@ def caveats(summaries, cases=experiments.CASES):
 
 
 def digest(results):
-    """VIRTUAL against the better baseline on every data set of Table 2: at convergence, and else as far as it went."""
-    settled, short = at_convergence(results), strict_json.read(results / 'table2.json')
-    done = {name.split('/')[0] for name in settled}
-    rows = comparison(settled, paper.TABLE_2, cases=convergence.CASES)
-    left = {case: details for case, details in experiments.CASES.items() if case not in done}
+    """VIRTUAL against the better baseline on every data set: as it is now, and else as it was for Table 2."""
+    present, earlier = with_defaults(results), strict_json.read(results / 'table2.json')
+    cases = {name.split('/')[0] for name in present}
+    left = {case: details for case, details in experiments.CASES.items() if case not in cases}
+    rows = comparison(present, paper.TABLE_2, cases=convergence.CASES)
+    older = [[f'{name} †', *cells] for name, *cells in comparison(earlier, paper.TABLE_2, cases=left)]
     return ''.join((
-        textwrap.fill(LEGEND.format(protocol=BEST_ROUND), 118), '\n\n',
-        *((text_tables.markdown(HEADER, rows), '\n', caveats(settled, convergence.CASES),
-           '\nWith the defaults of version 0.2 and fewer rounds:\n\n') if rows else ()),
-        text_tables.markdown(HEADER, comparison(short, paper.TABLE_2, cases=left)), '\n', caveats(short, left)))
+        textwrap.fill(LEGEND.format(protocol=BEST_ROUND), 118), '\n\n', text_tables.markdown(HEADER, rows + older),
+        '\n', caveats(present, convergence.CASES), caveats(earlier, left),
+        '- †: defaults and sweeps of version 0.2, 60 rounds (text: 40)\n' if older else ''))
 
 
-def at_convergence(results):
-    """{'case/column': {seed: record}} of the table at convergence, as results/table2.json has them; {} without one."""
-    path = results / 'convergence.json'
-    found = strict_json.read(path) if path.exists() else {}
-    return {name: {seed: record | record['figures'] for seed, record in seeds.items()} for name, seeds in found.items()}
+def with_defaults(results):
+    """{'case/column': {seed: record}} as results/table2.json has them: at convergence, else the study of inference."""
+    found = {}
+    for name in ('inference', 'convergence'):
+        path = results / f'{name}.json'
+        kept = strict_json.read(path) if path.exists() else {}
+        cases = {key.split('/')[0] for key in kept}
+        found = {key: seeds for key, seeds in found.items() if key.split('/')[0] not in cases} | {
+            key: {seed: record | record.get('figures', {}) for seed, record in seeds.items()}
+            for key, seeds in kept.items()}
+    return found
 
 
 def _compared(path, published, column=OURS, protocol='max', meaning=BEST_ROUND):
@@ -217,8 +223,8 @@ its figures. S is the server's model on all test data, MT each client's own mode
 a mean over seeds (Student's t). C clients a round, E epochs a visit, B examples a step.
 """
 SECTIONS = (
-    Section('In short', 'python -m scripts.tables --table=convergence --run --data_dir=DATA\n'
-            'python -m scripts.tables --table=2 --run --data_dir=DATA', digest),
+    Section('In short', 'for table in convergence inference 2; do\n'
+            '    python -m scripts.tables --table=$table --run --data_dir=DATA; done', digest),
     Section('The data', 'python -m scripts.tables --table=1 --data_dir=DATA', _included('table1.md')),
     Section('Table 2: accuracy', 'python -m scripts.tables --table=2 --run --data_dir=DATA', accuracies),
     Section('Table 2 at convergence', 'python -m scripts.sweep --study=sweeps/convergence-CASE --data_dir=DATA\n'
