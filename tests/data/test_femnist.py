@@ -21,7 +21,8 @@ def write(root, train, test):
 
 
 def load(root, **changes):
-    return data.load(root, made_up.settings('femnist', **changes))
+    """Pixels as published; by default they are centred."""
+    return data.load(root, made_up.settings('femnist', **{'standardize': 'none'} | changes))
 
 
 def test_reads_the_published_layout_with_its_split(tmp_path):
@@ -33,6 +34,14 @@ def test_reads_the_published_layout_with_its_split(tmp_path):
         assert dataset.input_shape == (28, 28, 1) and dataset.train.x.dtype == np.float32
         assert dataset.test.client(1)[0].max() == 0.5 and dataset.train.client(1)[1].tolist() == [9, 9]
         assert dataset.num_classes == 10
+
+
+def test_by_default_each_writers_own_mean_is_taken_away(tmp_path):
+    write(tmp_path, {'f0_01': digits(3), 'f1_02': digits(2, 1.0, 9)}, {'f0_01': digits(1), 'f1_02': digits(4, 0.5, 0)})
+    dataset = data.load(tmp_path, made_up.settings('femnist'))
+    # The second writer's training pixels are 1 everywhere, so its test pixels of 0.5 become 0.5 − 1.
+    assert (dataset.train.client(1)[0] == 0.0).all() and (dataset.test.client(1)[0] == -0.5).all()
+
 
 
 def test_hundred_writers_by_seed_or_all(tmp_path):
